@@ -18,6 +18,6 @@ pub use decode::{Class, FlagsCopy, Insn, MAX_INSN_BYTES, decode};
 pub use mode::ExecMode;
 pub use plain::outside_targets;
 pub use registers::Registers;
-pub use source::{Origin, Source, inputs_of, sets_flags, source_of};
+pub use source::{Origin, Source, inputs_of, is_failed_exchange, sets_flags, source_of};
 pub use touch::{may_write, reads, writes};
 pub use value_place::{FullRegister, RegisterPart, ValuePlace};

@@ -2,16 +2,18 @@
 //! copied or computed the bytes that it wrote.
 
 mod condition;
+mod memory;
 
 use super::Registers;
 use super::touch::{is_read, is_write, register_value};
-use super::value_place::{FullRegister, GENERAL_BYTES, RegisterPart, ValuePlace, XMM_BYTES};
+use super::value_place::{FullRegister, GENERAL_BYTES, RegisterPart, ValuePlace};
 use crate::common::{Addr, AddrRange};
 use iced_x86::{
     ConditionCode, Decoder, DecoderOptions, Instruction, InstructionInfo, InstructionInfoFactory,
     Mnemonic, OpKind, Register, UsedMemory,
 };
 
+const ZF: u64 = 1 << 6;
 const DF: u64 = 1 << 10;
 
 /// The source of a value's bytes, across one instruction.
@@ -75,6 +77,19 @@ pub fn inputs_of(bytes: &[u8], before: &Registers) -> Vec<ValuePlace> {
     Decoder::with_ip(64, bytes, before.rip, DecoderOptions::NONE).decode_out(&mut insn);
     let info = InstructionInfoFactory::new().info(&insn).clone();
     Executed { insn: &insn, info: &info, before, after: before }.operands_read()
+}
+
+/// Returns true if the 64-bit instruction at the start of `bytes` is a CMPXCHG, CMPXCHG8B or
+/// CMPXCHG16B that left its destination as it was. `after` are the general registers after it.
+pub fn is_failed_exchange(bytes: &[u8], after: &Registers) -> bool {
+    has_failed(&Decoder::new(64, bytes, DecoderOptions::NONE).decode(), after)
+}
+
+/// Returns true if an instruction is a CMPXCHG whose destination was not equal. It leaves the
+/// destination as it was, although the processor stores it (SDM volume 2, "CMPXCHG").
+fn has_failed(insn: &Instruction, after: &Registers) -> bool {
+    use Mnemonic::{Cmpxchg, Cmpxchg8b, Cmpxchg16b};
+    matches!(insn.mnemonic(), Cmpxchg | Cmpxchg8b | Cmpxchg16b) && after.eflags & ZF == 0
 }
 
 /// Returns true if the 64-bit instruction at the start of `bytes` may change any flag; false for
@@ -207,12 +222,7 @@ impl Executed<'_> {
                 let to = RegisterPart::of_name(insn.op1_register())?;
                 return Self::origin_of_copy(wanted, to, self.operand(0)?, written);
             }
-            // CMPXCHG loads RAX with the destination if they differ; if not, they are equal anyway.
-            Mnemonic::Cmpxchg if wanted.of.0 == Register::RAX => {
-                let size_bytes = insn.memory_size().size().max(insn.op0_register().size()) as u64;
-                let to = RegisterPart { of: wanted.of, offset: 0, size_bytes };
-                return Self::origin_of_copy(wanted, to, self.operand(0)?, written);
-            }
+            Mnemonic::Cmpxchg => return self.origin_of_compare_exchange(wanted, written),
             // The sign is extended; the low half stays.
             Mnemonic::Cwde | Mnemonic::Cdqe => {
                 let size_bytes = if insn.mnemonic() == Mnemonic::Cdqe { 4 } else { 2 };
@@ -225,8 +235,9 @@ impl Executed<'_> {
             Mnemonic::Lodsb | Mnemonic::Lodsw | Mnemonic::Lodsd | Mnemonic::Lodsq
                 if wanted.of.0 == Register::RAX && !insn.has_rep_prefix() =>
             {
-                let from = self.memory_read()?;
-                return Some((of(written), Origin::Copied(from)));
+                let size_bytes = insn.memory_size().size() as u64;
+                let to = RegisterPart { of: wanted.of, offset: 0, size_bytes };
+                return Self::origin_of_copy(wanted, to, self.memory_read()?, written);
             }
             _ if has_constant_result(insn) => return Some((of(written), Origin::Constant)),
             _ if !is_first => return computed,
@@ -238,7 +249,7 @@ impl Executed<'_> {
             return Self::origin_of_copy(wanted, first, from, written);
         }
         if insn.mnemonic() == Mnemonic::Lea {
-            return Some((of(written), self.origin_of_lea(written)));
+            return self.origin_of_lea(wanted, first, written).or(computed);
         }
         // CMOVcc. A 32-bit one clears the upper half even if the condition is false.
         if insn.condition_code() != ConditionCode::None && insn.op_count() == 2 {
@@ -257,11 +268,7 @@ impl Executed<'_> {
                 computed
             };
         };
-        let size = match from {
-            ValuePlace::Memory(range) => range.size_bytes(),
-            ValuePlace::Register(part) => part.size_bytes,
-        };
-        let size = moved.min(size);
+        let size = moved.min(from.size_bytes());
         let low = RegisterPart { size_bytes: size, ..first };
         if let Some(copied) = low.common(wanted) {
             let from = Self::part_of(from, copied.offset - low.offset, copied.size_bytes)?;
@@ -310,6 +317,33 @@ impl Executed<'_> {
         }
     }
 
+    /// Returns the origin of `wanted`, a part of RAX or of the destination of CMPXCHG: the
+    /// destination gets the other operand if it was equal to RAX, else RAX gets the destination.
+    fn origin_of_compare_exchange(
+        &self,
+        wanted: RegisterPart,
+        written: RegisterPart,
+    ) -> FoundOrigin {
+        let has_failed = has_failed(self.insn, self.after);
+        let computed = Some((ValuePlace::Register(written), self.computed_from_inputs()));
+        match (self.operand(0)?, wanted.of.0) {
+            // CMPXCHG of AH or of RAX itself: rare.
+            (ValuePlace::Register(to), Register::RAX) if to.of == wanted.of => computed,
+            (from, Register::RAX) if has_failed => {
+                let size_bytes = self.operand(1)?.size_bytes();
+                let to = RegisterPart { of: wanted.of, offset: 0, size_bytes };
+                Self::origin_of_copy(wanted, to, from, written)
+            }
+            (_, Register::RAX) => None,
+            (ValuePlace::Register(to), _) if !has_failed => {
+                Self::origin_of_copy(wanted, to, self.operand(1)?, written)
+            }
+            // Whether the upper half is cleared is not documented.
+            (ValuePlace::Register(to), _) if to.size_bytes == 4 => computed,
+            _ => None,
+        }
+    }
+
     /// Returns true if operand `number` is the register `whole` or a part of it.
     fn is_part_of_operand(&self, number: u32, whole: FullRegister) -> bool {
         let place = self.operand(number);
@@ -328,23 +362,27 @@ impl Executed<'_> {
         None
     }
 
-    /// Returns the origin of the result of LEA: a copy if its address is one register alone.
-    fn origin_of_lea(&self, written: RegisterPart) -> Origin {
+    /// Returns the origin of `wanted` after a LEA to the register part `to`: a copy if its address
+    /// is one register alone. `None` if it is computed.
+    fn origin_of_lea(
+        &self,
+        wanted: RegisterPart,
+        to: RegisterPart,
+        written: RegisterPart,
+    ) -> FoundOrigin {
         let insn = self.insn;
-        let (base, index) = (insn.memory_base(), insn.memory_index());
-        match (base, index) {
-            (Register::None | Register::RIP, Register::None) => Origin::Constant,
-            (base, Register::None) if insn.memory_displacement64() == 0 => {
-                match RegisterPart::of_name(base).filter(|part| part.size_bytes >= written.end()) {
-                    Some(base) => Origin::Copied(ValuePlace::Register(RegisterPart {
-                        of: base.of,
-                        ..written
-                    })),
-                    None => self.computed_from_inputs(),
-                }
-            }
-            _ => self.computed_from_inputs(),
+        if insn.memory_index() != Register::None {
+            return None;
         }
+        if matches!(insn.memory_base(), Register::None | Register::RIP) {
+            return Some((ValuePlace::Register(written), Origin::Constant));
+        }
+        let base = RegisterPart::of_name(insn.memory_base())?;
+        let size_bytes = to.size_bytes.min(base.size_bytes);
+        let low = RegisterPart { size_bytes, ..to };
+        (insn.memory_displacement64() == 0)
+            .then(|| Self::origin_of_copy(wanted, low, ValuePlace::Register(base), written))
+            .flatten()
     }
 
     /// Returns the part of a register that the instruction writes, from the first written byte to
@@ -362,76 +400,6 @@ impl Executed<'_> {
         // "General-Purpose Registers in 64-Bit Mode").
         let is_half = !whole.0.is_zmm() && all.size_bytes == 4;
         Some(if is_half { RegisterPart { size_bytes: GENERAL_BYTES, ..all } } else { all })
-    }
-
-    /// Finds the origin of bytes of memory, in the first range written that contains some of them.
-    fn origin_in_memory(&self, wanted: AddrRange) -> FoundOrigin {
-        let insn = self.insn;
-        let write = self.memory_written().find(|range| range.overlaps(wanted))?;
-        let start = write.start.max(wanted.start);
-        let end = write.end.min(wanted.end);
-        let written = AddrRange::new(start, end);
-        let (shift, size) = (start.0 - write.start.0, written.size_bytes());
-        let of = ValuePlace::Memory(written);
-        let from = |place| Self::part_of(place, shift, size).map(Origin::Copied);
-        let origin = match insn.mnemonic() {
-            Mnemonic::Call => Some(Origin::ReturnAddress),
-            Mnemonic::Push if self.is_immediate(0) => Some(Origin::Constant),
-            Mnemonic::Push => self.operand(0).and_then(from),
-            Mnemonic::Stosb | Mnemonic::Stosw | Mnemonic::Stosd | Mnemonic::Stosq => {
-                return Some(self.stored_element(write, written));
-            }
-            Mnemonic::Xchg => self.register_operand().and_then(from),
-            Mnemonic::Cmpxchg => self.operand(1).and_then(from),
-            Mnemonic::Movhps | Mnemonic::Movhpd | Mnemonic::Vmovhps | Mnemonic::Vmovhpd => {
-                let high = self.operand(1).and_then(|all| Self::part_of(all, 8, 8));
-                high.and_then(from)
-            }
-            Mnemonic::Vextractf128 | Mnemonic::Vextracti128 => {
-                let half = u64::from(insn.immediate8() & 1) * XMM_BYTES;
-                let part = self.operand(1).and_then(|all| Self::part_of(all, half, XMM_BYTES));
-                part.and_then(from)
-            }
-            Mnemonic::Movsb | Mnemonic::Movsw | Mnemonic::Movsd | Mnemonic::Movsq
-                if insn.is_string_instruction() =>
-            {
-                self.string_source(write).and_then(from)
-            }
-            _ if moved_bytes(insn).is_some() => match self.operand(1) {
-                Some(place) => from(place),
-                None => Some(Origin::Constant).filter(|_| self.is_immediate(1)),
-            },
-            _ => None,
-        };
-        Some((of, origin.unwrap_or_else(|| self.computed_from_inputs())))
-    }
-
-    /// Returns the first of two operands that is a register.
-    fn register_operand(&self) -> Option<ValuePlace> {
-        let is_register =
-            |number: &u32| matches!(self.operand(*number), Some(ValuePlace::Register(_)));
-        [0, 1].into_iter().find(is_register).and_then(|number| self.operand(number))
-    }
-
-    /// Returns the first element that STOS wrote to `written`, a part of the memory `write`, and
-    /// its origin in RAX.
-    fn stored_element(&self, write: AddrRange, written: AddrRange) -> (ValuePlace, Origin) {
-        let size = self.insn.memory_size().size() as u64;
-        let offset = (written.start.0 - write.start.0) % size;
-        let size_bytes = written.size_bytes().min(size - offset);
-        let of = ValuePlace::Memory(AddrRange::sized(written.start, size_bytes));
-        let from = RegisterPart { of: FullRegister(Register::RAX), offset, size_bytes };
-        (of, Origin::Copied(ValuePlace::Register(from)))
-    }
-
-    /// Returns the memory that the instruction, a MOVS, read when it wrote `write`.
-    fn string_source(&self, write: AddrRange) -> Option<ValuePlace> {
-        let size = write.size_bytes();
-        let element = self.insn.memory_size().size() as u64;
-        let is_down = self.before.eflags & DF != 0;
-        let back = if is_down { size.checked_sub(element)? } else { 0 };
-        let start = Addr(self.before.rsi.wrapping_sub(back));
-        Some(ValuePlace::Memory(AddrRange::sized(start, size)))
     }
 
     /// Returns the memory that the instruction may have written, without that of scatters.

@@ -86,6 +86,16 @@ impl FullRegister {
     }
 }
 
+impl ValuePlace {
+    /// Returns the number of bytes of the value.
+    pub(super) fn size_bytes(self) -> u64 {
+        match self {
+            Self::Memory(range) => range.size_bytes(),
+            Self::Register(part) => part.size_bytes,
+        }
+    }
+}
+
 impl RegisterPart {
     /// Returns the part of a register that a name such as AH or XMM3 means; `None` for the names of
     /// registers that are neither general nor vector registers.

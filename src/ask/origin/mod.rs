@@ -19,7 +19,9 @@ use super::machine::{StoppedThread, code_at, read_value, seek};
 use super::opened::Asked;
 use super::place::Place;
 use crate::common::{Addr, AddrRange, Tid};
-use crate::insn::{Origin, RegisterPart, Registers, Source, ValuePlace, source_of, writes};
+use crate::insn::{
+    Origin, RegisterPart, Registers, Source, ValuePlace, is_failed_exchange, source_of, writes,
+};
 use crate::recording::log::Happening;
 use crate::replay::{self, Goals, MoveEnd, Replay, Watch, WatchKind};
 use crate::session::Position;
@@ -273,24 +275,30 @@ impl OriginSearch<'_> {
         let none = BTreeSet::new();
         let goals = Goals::at(&none, self.interrupted);
         let watch = Watch { range, kind: WatchKind::Store };
-        match self.replay.run_back(&goals, &[watch])? {
-            MoveEnd::Interrupted => return Ok(LastWrite::Interrupted),
-            MoveEnd::Watch(_) => {}
-            _ if self.memory_at(range).as_deref() != value => {
+        loop {
+            match self.replay.run_back(&goals, &[watch])? {
+                MoveEnd::Interrupted => return Ok(LastWrite::Interrupted),
+                MoveEnd::Watch(_) => {}
+                _ if self.memory_at(range).as_deref() != value => {
+                    return Ok(LastWrite::Lost(WRITTEN_ELSEWHERE));
+                }
+                _ => return Ok(LastWrite::Input(self.input_at_start(range))),
+            }
+            let tid = self.replay.running().ok_or(Error::NoValues)?;
+            let position = self.position()?;
+            let before = self.registers(tid)?;
+            let after = self.registers_after_step(tid)?;
+            let is_same = self.memory_at(range).as_deref() == value;
+            self.seek(position)?;
+            if !is_same {
                 return Ok(LastWrite::Lost(WRITTEN_ELSEWHERE));
             }
-            _ => return Ok(LastWrite::Input(self.input_at_start(range))),
+            // It stored the value that was there: the search goes on before it.
+            if is_failed_exchange(&code_at(self.replay, Addr(before.rip)), &after) {
+                continue;
+            }
+            return Ok(LastWrite::Writer(Box::new(Writer { tid, position, before, after })));
         }
-        let tid = self.replay.running().ok_or(Error::NoValues)?;
-        let position = self.position()?;
-        let before = self.registers(tid)?;
-        let after = self.registers_after_step(tid)?;
-        let is_same = self.memory_at(range).as_deref() == value;
-        self.seek(position)?;
-        if !is_same {
-            return Ok(LastWrite::Lost(WRITTEN_ELSEWHERE));
-        }
-        Ok(LastWrite::Writer(Box::new(Writer { tid, position, before, after })))
     }
 
     fn memory_at(&self, range: AddrRange) -> Option<Vec<u8>> {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::insn::value_place::tests::{RAX, XMM3, memory, part};
+use std::collections::BTreeMap;
 
 const RDX: u16 = 1;
 const RCX: u16 = 2;
@@ -71,8 +72,17 @@ fn moves_to_registers_are_copies() {
     assert_eq!(source(&[0x48, 0x91], part(RCX, 0, 8)), copied(part(RCX, 0, 8), rax));
     // mov %ah,%bl
     assert_eq!(source(&[0x88, 0xe3], part(RBX, 0, 1)), copied(part(RBX, 0, 1), part(RAX, 1, 1)));
-    // lea (%rbx),%rax
+    // lea (%rbx),%rax; lea (%rbx),%eax; lea (%ebx),%rax: the rest is cleared
     assert_eq!(source(&[0x48, 0x8d, 3], rax), copied(rax, part(RBX, 0, 8)));
+    for bytes in [&[0x8d, 3][..], &[0x67, 0x48, 0x8d, 3]] {
+        assert_eq!(source(bytes, rax), copied(half, part(RBX, 0, 4)), "{bytes:x?}");
+        assert_eq!(source(bytes, part(RAX, 4, 4)), constant(part(RAX, 4, 4)), "{bytes:x?}");
+    }
+    // lodsl; lodsb
+    assert_eq!(source(&[0xad], part(RAX, 1, 1)), copied(part(RAX, 1, 1), memory(0x6001, 1)));
+    assert_eq!(source(&[0xad], rax), copied(half, memory(0x6000, 4)));
+    assert_eq!(source(&[0xad], part(RAX, 4, 4)), constant(part(RAX, 4, 4)));
+    assert_eq!(source(&[0xac], part(RAX, 1, 1)), Source::Kept);
     assert_eq!(source(&[0x48, 0x89, 0xd8], part(RBX, 0, 8)), Source::Kept);
 }
 
@@ -83,11 +93,36 @@ fn exchanges_with_memory_are_copies() {
     let xadd = [0xf0, 0x48, 0x0f, 0xc1, 7];
     assert_eq!(source(&xadd, rax), copied(rax, eight));
     assert!(matches!(source(&xadd, eight), Source::Written { from: Origin::Computed(_), .. }));
-    // lock cmpxchg %rbx,(%rdi), which was not equal
-    assert_eq!(source(&[0xf0, 0x48, 0x0f, 0xb1, 0x1f], rax), copied(rax, eight));
     // cltq: the low half stays
     let low = part(RAX, 0, 4);
     assert_eq!(source(&[0x48, 0x98], rax), copied(low, low));
+}
+
+#[test]
+fn a_failed_compare_and_exchange_keeps_its_destination() {
+    let (rax, rbx, eight) = (part(RAX, 0, 8), part(RBX, 0, 8), memory(0x5000, 8));
+    let (before, equal) = (before(), Registers { eflags: ZF, ..before() });
+    let failed = |bytes: &[u8], wanted| source_of(bytes, &before, &before, wanted);
+    let succeeded = |bytes: &[u8], wanted| source_of(bytes, &before, &equal, wanted);
+    // lock cmpxchg %rbx,(%rdi)
+    let in_memory = [0xf0, 0x48, 0x0f, 0xb1, 0x1f];
+    assert_eq!(failed(&in_memory, eight), Source::Kept);
+    assert_eq!(failed(&in_memory, rax), copied(rax, eight));
+    assert_eq!(succeeded(&in_memory, eight), copied(eight, rbx));
+    assert_eq!(succeeded(&in_memory, rax), Source::Kept);
+    assert!(is_failed_exchange(&in_memory, &before) && !is_failed_exchange(&in_memory, &equal));
+    // cmpxchg %edx,(%rdi): a failed one clears the upper half of RAX
+    let upper = part(RAX, 4, 4);
+    assert_eq!(failed(&[0x0f, 0xb1, 0x17], upper), constant(upper));
+    assert_eq!(succeeded(&[0x0f, 0xb1, 0x17], upper), Source::Kept);
+    // cmpxchg %rdx,%rbx
+    assert_eq!(failed(&[0x48, 0x0f, 0xb1, 0xd3], rbx), Source::Kept);
+    assert_eq!(succeeded(&[0x48, 0x0f, 0xb1, 0xd3], rbx), copied(rbx, part(RDX, 0, 8)));
+    // lock cmpxchg16b (%rdi)
+    let pair = [0xf0, 0x48, 0x0f, 0xc7, 0x0f];
+    assert_eq!(failed(&pair, memory(0x5000, 16)), Source::Kept);
+    assert_eq!(succeeded(&pair, memory(0x5004, 8)), copied(memory(0x5004, 4), part(RBX, 4, 4)));
+    assert_eq!(succeeded(&pair, memory(0x500a, 8)), copied(memory(0x500a, 6), part(RCX, 2, 6)));
 }
 
 #[test]
@@ -190,10 +225,9 @@ fn memory_is_written_from_registers_constants_and_memory() {
     assert_eq!(source(&[0xff, 0x33], top), copied(top, memory(0x3000, 8)));
     let call = Source::Written { of: top, from: Origin::ReturnAddress };
     assert_eq!(source(&[0xe8, 0, 0, 0, 0], top), call);
-    // xchg %rax,(%rdi); lock cmpxchg %rbx,(%rdi)
+    // xchg %rax,(%rdi)
     let eight = memory(0x5000, 8);
     assert_eq!(source(&[0x48, 0x87, 7], eight), copied(eight, part(RAX, 0, 8)));
-    assert_eq!(source(&[0xf0, 0x48, 0x0f, 0xb1, 0x1f], eight), copied(eight, part(RBX, 0, 8)));
     // add %eax,(%rdi): the address is no operand
     assert_eq!(source(&[1, 7], four), computed(four, &[part(RAX, 0, 4), four]));
     // movhps %xmm3,(%rdi); vextractf128 $1,%ymm3,(%rdi); movsd %xmm3,(%rdi)
@@ -226,4 +260,51 @@ fn strings_are_followed_to_their_place() {
     );
     // movsl
     assert_eq!(source(&[0xa5], memory(0x5000, 4)), copied(memory(0x5000, 4), memory(0x6000, 4)));
+}
+
+/// Compares with a copy of one element after the other.
+#[test]
+fn strings_that_overlap_their_source_repeat_its_start() {
+    // rep movsb, movsw, movsl, movsq
+    let codes: [(u64, &[u8]); 4] = [
+        (1, &[0xf3, 0xa4]),
+        (2, &[0xf3, 0x66, 0xa5]),
+        (4, &[0xf3, 0xa5]),
+        (8, &[0xf3, 0x48, 0xa5]),
+    ];
+    let rounds = 8;
+    for ((element, code), lag, is_down) in codes
+        .into_iter()
+        .flat_map(|code| (-20_i64..20).map(move |lag| (code, lag)))
+        .flat_map(|(code, lag)| [(code, lag, false), (code, lag, true)])
+    {
+        let (rsi, eflags) = (0x5000_u64.wrapping_add_signed(lag), if is_down { DF } else { 0 });
+        let before = Registers { rcx: rounds, rsi, eflags, ..before() };
+        // Where the bytes in memory come from.
+        let mut origins: BTreeMap<u64, u64> = (0x4f00..0x5100).map(|at| (at, at)).collect();
+        for round in 0..rounds {
+            let step = if is_down { (round * element).wrapping_neg() } else { round * element };
+            let (from, to) = (rsi.wrapping_add(step), before.rdi.wrapping_add(step));
+            let read: Vec<u64> = (0..element).map(|byte| origins[&(from + byte)]).collect();
+            origins.extend((to..).zip(read));
+        }
+        let first = if is_down { 0x5000 - (rounds - 1) * element } else { 0x5000 };
+        let mut at = first;
+        while at < first + rounds * element {
+            let after = Registers { rcx: 0, ..before };
+            let found = source_of(code, &before, &after, memory(at, 16));
+            let Source::Written {
+                of: ValuePlace::Memory(of),
+                from: Origin::Copied(ValuePlace::Memory(from)),
+            } = found
+            else {
+                panic!("{found:?}")
+            };
+            assert_eq!((of.start.0, of.size_bytes()), (at, from.size_bytes()));
+            for byte in 0..of.size_bytes() {
+                assert_eq!(from.start.0 + byte, origins[&(at + byte)], "{element} {lag} {is_down}");
+            }
+            at += of.size_bytes();
+        }
+    }
 }

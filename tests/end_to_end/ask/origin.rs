@@ -227,6 +227,17 @@ fn what_has_no_origin_is_refused() {
     }
 }
 
+/// The processor stores the old value if a compare and exchange fails, which is no origin.
+#[test]
+fn who_failed_to_take_a_lock_is_not_its_writer() {
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "gcc", "compared.c", &["-O0"]) else { return };
+    let (dir, _) = super::record(&scene, &[], &program);
+    let steps = steps(&dir, "the_lock");
+    assert_eq!(end_of(&steps).0, "constant", "{steps:?}");
+    assert!(steps[1..].iter().all(|step| step["function"] == "take"), "{steps:?}");
+}
+
 #[test]
 fn paths_have_no_origins() {
     let scene = Scene::new();
