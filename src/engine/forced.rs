@@ -22,16 +22,13 @@ const SET_BYTES: u64 = 8;
 const FRAME_MASK: u64 = 296;
 /// The flag `SA_RESETHAND`: the kernel resets the action before it calls the handler.
 const RESET_HANDLER: u64 = 0x8000_0000;
-/// Offset of 32 bytes among a thread's own slots that only hold an action for `rt_sigaction`.
-const SCRATCH: u32 = 0x80;
-const _: () = assert!(slots::COUNTER + 8 <= SCRATCH && SCRATCH + 32 <= slots::PRIVATE_BYTES);
 
 impl TranslatedProcess {
     /// Reads the program's actions for SIGTRAP and SIGSEGV from the kernel, by calls that a stopped
     /// thread is made to execute. Does nothing if no area is spare to write them to.
     pub fn read_actions(&mut self, tracee: Tracee) -> Result<(), Error> {
         let Some((area, _)) = self.window.spare_area() else { return Ok(()) };
-        let (at, offset) = (area.base + u64::from(SCRATCH), area.slot(SCRATCH));
+        let (at, offset) = (area.base + u64::from(slots::ACTION), area.slot(slots::ACTION));
         for signal in [libc::SIGTRAP, libc::SIGSEGV] {
             let args = [signal.unsigned_abs().into(), 0, at, SET_BYTES, 0, 0];
             checked("rt_sigaction", tracee.inject(self.gadget(), RT_SIGACTION, args)?)?;
@@ -111,9 +108,9 @@ impl TranslatedProcess {
         let gadget = self.gadget();
         if let Some(action) = self.actions.get(&signal).filter(|action| action_word(action, 0) != 0)
         {
-            let offset = thread.area.slot(SCRATCH);
+            let offset = thread.area.slot(slots::ACTION);
             self.window.shared.write(offset, action);
-            let at = thread.area.base + u64::from(SCRATCH);
+            let at = thread.area.base + u64::from(slots::ACTION);
             let args = [signal.unsigned_abs().into(), at, 0, SET_BYTES, 0, 0];
             checked("rt_sigaction", tracee.inject(gadget, RT_SIGACTION, args)?)?;
         }

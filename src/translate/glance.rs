@@ -34,6 +34,13 @@ const BUDGET: usize = 11;
 const FS_BASE: usize = 1 + PUSHED.len();
 const ADDRESS: usize = 2 + PUSHED.len();
 const WORD_BYTES: u32 = 8;
+/// The offset in a thread's area of the lowest word that is pushed: the address of the code.
+const LOWEST: u32 = slots::GLANCE_END - (ADDRESS as u32 + 1) * WORD_BYTES;
+/// Bytes of an action for `rt_sigaction`.
+const ACTION_BYTES: u32 = 32;
+const _: () = assert!(
+    slots::GLANCE_STACK + WORD_BYTES <= slots::ACTION && slots::ACTION + ACTION_BYTES <= LOWEST
+);
 
 /// Emits the code that shows the registers of a thread at `ip` and waits for an answer. A thread
 /// that is to stop continues after this code, with its registers restored. Returns the jump that is

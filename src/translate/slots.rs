@@ -43,6 +43,9 @@ pub const WANTS_GLANCES: u32 = 0x78;
 pub const RSP: u32 = 0x80;
 /// The address of [`GLANCE_END`] in the traced process: the stack of a glance's glue.
 pub const GLANCE_STACK: u32 = 0x88;
+/// 32 bytes that hold an action for `rt_sigaction` while the tracer makes a stopped thread execute
+/// that call.
+pub const ACTION: u32 = 0x90;
 /// The offset at which the registers of a glance end: they are pushed downwards from here.
 pub const GLANCE_END: u32 = 0x200;
 
