@@ -98,10 +98,13 @@ impl TranslatedProcess {
             self.forget_overwritten_code(range);
         }
         let foreign = &self.space.foreign;
-        let is_open = |m: &&Mapping| foreign.can_close(m) && !foreign.is_closed(m.range);
-        let ranges = self.space.mappings().filter(is_open).map(|m| (m.range, m.protection));
+        let mappings = self.space.mappings().filter(|mapping| foreign.can_close(mapping));
+        let open_parts = |mapping: &Mapping| {
+            let protection = mapping.protection;
+            foreign.open_parts(mapping.range).into_iter().map(move |part| (part, protection))
+        };
         let mut closed = Vec::new();
-        for (range, protection) in ranges.collect::<Vec<_>>() {
+        for (range, protection) in mappings.flat_map(open_parts).collect::<Vec<_>>() {
             self.protect_range(tracee, range, NOTHING)?;
             for page in self.space.masked_in(range) {
                 self.space.unmask(page);

@@ -164,6 +164,21 @@ impl Foreign {
         joined.into_iter().map(|(mapping, _)| mapping).collect()
     }
 
+    /// Returns the parts of a range that are not closed. A mapping has some if the program mapped
+    /// more of a file right beside a closed part.
+    pub(super) fn open_parts(&self, range: AddrRange) -> Vec<AddrRange> {
+        let mut parts = Vec::new();
+        let mut start = range.start;
+        while start < range.end {
+            let (end, protection) = self.first_part(AddrRange::new(start, range.end));
+            if protection.is_none() {
+                parts.push(AddrRange::new(start, end));
+            }
+            start = end;
+        }
+        parts
+    }
+
     /// Returns the end of the first part of a range that is closed, or not closed, as a whole, and
     /// the program's protection if it is closed.
     fn first_part(&self, range: AddrRange) -> (Addr, Option<Protection>) {
@@ -222,6 +237,20 @@ mod tests {
         assert!(protection.write && !foreign.faults_at(Addr(0x13000)) && !foreign.is_all_closed());
         assert_eq!(foreign.take_open(), [pages]);
         assert!(foreign.faults_at(Addr(0x13000)));
+    }
+
+    #[test]
+    fn a_new_part_of_a_mapping_is_open() {
+        let foreign = foreign("11000-12000 rw-s 1000 00:01 7 /x\n");
+        let seen = "10000-11000 rw-s 0 00:01 7 /x\n\
+                    11000-12000 ---s 1000 00:01 7 /x\n\
+                    12000-14000 rw-s 2000 00:01 7 /x\n";
+        let mappings = foreign.with_program_protection(parse_maps(seen).unwrap());
+        assert_eq!(mappings, parse_maps("10000-14000 rw-s 0 00:01 7 /x\n").unwrap());
+        let expected = [(0x10000, 0x11000), (0x12000, 0x14000)];
+        let expected = expected.map(|(a, b)| AddrRange::new(Addr(a), Addr(b)));
+        assert_eq!(foreign.open_parts(mappings[0].range), expected);
+        assert!(foreign.open_parts(AddrRange::new(Addr(0x11000), Addr(0x12000))).is_empty());
     }
 
     #[test]
