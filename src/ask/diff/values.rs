@@ -10,7 +10,7 @@ use crate::insn::{ExecMode, decode, inputs_of, sets_flags};
 use crate::replay::Replay;
 use crate::session::Position;
 use crate::symbols::FrameRegisters;
-use crate::values::{Evaluator, Frame, Missing, Question, Shown};
+use crate::values::{Evaluator, Frame, Question, Shown};
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -87,8 +87,9 @@ impl Comparison<'_> {
         Ok(values)
     }
 
-    /// Returns the variables in the source line of an address, each with its value as text. Leaves
-    /// out variables whose value is not known.
+    /// Returns the variables that the text of the source line at an address names, each with its
+    /// value as text. Leaves out those without a value in `state`. Returns none if the source file
+    /// cannot be read.
     fn variables(
         &self,
         side: usize,
@@ -107,7 +108,7 @@ impl Comparison<'_> {
             let question = Question::parse(name).ok()?;
             let bound = evaluator.bind(&question, pc).ok()?;
             let shown = evaluator.answer(&bound, &frame).ok()?.into_iter().next()?;
-            let is_known = !matches!(shown, Shown::Missing(Missing::Unavailable));
+            let is_known = !matches!(shown, Shown::Missing(_));
             is_known.then(|| (name.clone(), shown.to_string()))
         };
         names_in(&text).iter().filter_map(value).collect()

@@ -119,6 +119,16 @@ fn loops_threads_and_jumps_out_of_functions() {
 }
 
 #[test]
+fn variables_without_a_value_did_not_decide() {
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "gcc", "unset.c", &["-O2"]) else { return };
+    let runs = ["3", "70"].map(|number| record(&scene, &program, &[], number));
+    let found = differences(&runs[0], &runs[1]);
+    let shown = values(&found[0]);
+    assert!(shown.contains("3 | 70") && !shown.contains("optimized out"), "{shown}");
+}
+
+#[test]
 fn builds_and_paths_are_compared() {
     let scene = Scene::new();
     let options = ["-w", "-O0", "-pthread"];
