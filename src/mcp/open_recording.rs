@@ -34,6 +34,8 @@ pub(super) struct OpenRecording {
     pub(super) sources: Vec<SourceDirectory>,
     /// The source lines that have code, by address; empty until a request needs them.
     pub(super) lines: OnceCell<Vec<SourceLine>>,
+    /// True if the last move was by steps: a breakpoint that ended it was the step's own.
+    pub(super) has_stepped: bool,
     /// Dropped with the recording ([`Opened::kept`]).
     _kept: Box<dyn Any>,
 }
@@ -43,7 +45,8 @@ impl OpenRecording {
     pub(super) fn open(host: &dyn Host, wanted: &requests::Open) -> Result<Self, String> {
         let opened = host.open(wanted.recording.as_deref().map(Path::new))?;
         let Opened { dir, asked, session, sources, kept } = opened;
-        Ok(Self { dir, asked, session, sources, lines: OnceCell::new(), _kept: kept })
+        let (lines, has_stepped) = (OnceCell::new(), false);
+        Ok(Self { dir, asked, session, sources, lines, has_stepped, _kept: kept })
     }
 
     /// Answers a request. `interrupted` returns true once the client wants no answer; searches then
@@ -156,6 +159,7 @@ impl OpenRecording {
         match reason {
             StopReason::Moved => "arrived".to_owned(),
             StopReason::Step => "after a step".to_owned(),
+            StopReason::Breakpoint(_) if self.has_stepped => "after a step".to_owned(),
             StopReason::Breakpoint(_) => "at the code".to_owned(),
             StopReason::Edge(Edge::Begin) => "at the beginning of the history".to_owned(),
             StopReason::Edge(Edge::End) => {

@@ -52,6 +52,7 @@ impl OpenRecording {
             _ => self.resume(direction, Action::Continue, interrupted).map(|_| ()),
         };
         self.session.clear_breakpoints();
+        self.has_stepped = step.is_some();
         moved?;
         Ok(self.here())
     }
@@ -263,15 +264,15 @@ impl OpenRecording {
         Ok(CurrentActivation { cfa, returns_to: caller.and_then(|caller| caller.pc()) })
     }
 
-    /// Returns the addresses at which other lines of the thread's current function begin; none if
-    /// it has no symbols.
+    /// Returns the addresses at which other lines of the thread's current function begin. Returns
+    /// none if the function or its lines are unknown.
     fn other_lines(&self, tid: Tid) -> BTreeSet<Addr> {
         let symbols = self.asked.symbols();
         let Some(pc) = self.run().pc(tid) else { return BTreeSet::new() };
         let Some(function) = symbols.function_at(pc) else { return BTreeSet::new() };
         let here = symbols.location_at(pc).map(|at| (at.file, at.line));
         let all = AddrRange::sized(function.start, function.size_bytes);
-        let lines = self.lines().iter();
+        let lines = symbols.source_lines_in(all).into_iter();
         let lines = lines.filter(|line| all.contains(line.range.start));
         let others = lines.filter(|line| {
             here.as_ref().is_none_or(|(file, number)| (&line.file, line.line) != (file, *number))

@@ -46,14 +46,21 @@ impl Symbols {
     pub fn source_lines(&self) -> Vec<SourceLine> {
         let of_module = |module: &Module| {
             let lines = module.own_dwarf().map(|dwarf| dwarf.source_lines(module.table().code()));
-            let at = |addr: Addr| addr.wrapping_add(module.bias);
-            let at_run_time = |line: SourceLine| {
-                let range = AddrRange { start: at(line.range.start), end: at(line.range.end) };
-                SourceLine { range, ..line }
-            };
-            lines.unwrap_or_default().into_iter().map(at_run_time).collect::<Vec<_>>()
+            let lines = lines.unwrap_or_default().into_iter();
+            lines.map(|line| at_run_time(line, module.bias)).collect::<Vec<_>>()
         };
         self.modules.values().flat_map(of_module).collect()
+    }
+
+    /// Returns the source lines of the code in `range`, such as that of a function: of the
+    /// compilation unit at its start, also from the module's separate debug file.
+    pub fn source_lines_in(&self, range: AddrRange) -> Vec<SourceLine> {
+        let Some(module) = self.module_at(range.start) else { return Vec::new() };
+        let at = range.start.0.wrapping_sub(module.bias);
+        let lines = module.dwarf().map(|dwarf| dwarf.unit_lines_at(at, module.table().code()));
+        let lines = lines.unwrap_or_default().into_iter();
+        let lines = lines.map(|line| at_run_time(line, module.bias));
+        lines.filter(|line| line.range.overlaps(range)).collect()
     }
 
     /// Returns the first address at which the arguments of the function at `start` are where the
@@ -131,4 +138,11 @@ impl Symbols {
         let module = self.module_at(frame.lookup_pc()?)?;
         module.unwind_tables().caller(frame, machine, module.bias)
     }
+}
+
+/// Returns a line of a module's file where it is in a process: `bias` bytes higher.
+fn at_run_time(line: SourceLine, bias: u64) -> SourceLine {
+    let at = |addr: Addr| addr.wrapping_add(bias);
+    let range = AddrRange { start: at(line.range.start), end: at(line.range.end) };
+    SourceLine { range, ..line }
 }

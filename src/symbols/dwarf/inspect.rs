@@ -5,6 +5,7 @@ use super::locate::{LocationDescription, State, is_stored, location_description}
 use super::query::Dwarf;
 use super::scopes::Scope;
 use super::types::Types;
+use super::units::Unit;
 use super::variables::{Globals, UnitVariables, add_globals};
 use crate::common::{Addr, AddrRange};
 use crate::symbols::machine::{Home, Machine};
@@ -161,14 +162,26 @@ impl Dwarf {
 
     /// Returns the address ranges of all code that has a source line, with their lines.
     pub(in crate::symbols) fn source_lines(&self, code: &Spans) -> Vec<SourceLine> {
-        let units = self.units.units.iter();
-        let lines = units.flat_map(|unit| unit.lines(&self.units.dwarf, code).row_ranges());
+        self.units.units.iter().flat_map(|unit| self.lines_of(unit, code)).collect()
+    }
+
+    /// Returns the lines of the compilation unit at an address; none if there is no unit.
+    pub(in crate::symbols) fn unit_lines_at(&self, addr: u64, code: &Spans) -> Vec<SourceLine> {
+        self.unit_at(addr).into_iter().flat_map(|unit| self.lines_of(unit, code)).collect()
+    }
+
+    fn lines_of<'a>(
+        &'a self,
+        unit: &'a Unit,
+        code: &Spans,
+    ) -> impl Iterator<Item = SourceLine> + 'a {
         let line = |(range, file, line): (Range<u64>, &Arc<str>, u32)| SourceLine {
             range: AddrRange { start: Addr(range.start), end: Addr(range.end) },
             file: file.clone(),
             line,
         };
-        lines.map(line).filter(|line| !line.range.is_empty()).collect()
+        let lines = unit.lines(&self.units.dwarf, code).row_ranges();
+        lines.map(line).filter(|line| !line.range.is_empty())
     }
 }
 

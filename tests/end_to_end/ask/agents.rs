@@ -234,6 +234,17 @@ fn lines_of_gdb(said: &str, commands: &[String]) -> Vec<u64> {
     commands.iter().enumerate().map(line).collect()
 }
 
+/// Moves a program's debug information to the file `debug`. Returns false if no tool does it.
+fn split_debug_information(program: &Path, debug: &Path) -> bool {
+    let objcopy = |arguments: &[&std::ffi::OsStr]| {
+        Command::new("objcopy").args(arguments).status().expect("objcopy runs").success()
+    };
+    let link = format!("--add-gnu-debuglink={}", debug.display());
+    have("objcopy")
+        && objcopy(&["--only-keep-debug".as_ref(), program.as_ref(), debug.as_ref()])
+        && objcopy(&["--strip-debug".as_ref(), link.as_ref(), program.as_ref()])
+}
+
 #[test]
 fn steps_over_lines_are_those_of_gdb() {
     if !have("gdb") {
@@ -265,11 +276,32 @@ fn steps_over_lines_are_those_of_gdb() {
     let first = agent.call("back", &json!({"step": "instruction", "count": u32::MAX}));
     assert_eq!(first["position"], begin["position"]);
     agent.leave();
+    // Debug information in a file of its own is used too.
+    let Some(program) = compile(&scene, "gcc", "compared.c", &["-O0"]) else { return };
+    let mut lines = ["whole", "split"].map(|name| {
+        let debug = scene.path("program.debug");
+        if name == "split" && !split_debug_information(&program, &debug) {
+            return None;
+        }
+        let (dir, _) = super::record_as(&scene, name, &[], &program, &[]);
+        let mut agent = Agent::with(&dir);
+        agent.call("back", &json!({"until": "main"}));
+        let steps: Vec<Value> = (0..3)
+            .map(|_| agent.call("forward", &json!({"step": "line"}))["line"].clone())
+            .collect();
+        agent.leave();
+        Some(steps)
+    });
+    if let Some(split) = lines[1].take() {
+        assert_eq!(Some(split), lines[0]);
+    }
     // Out of a function and back into it.
     let mut agent = Agent::with(&recorded.dir);
     agent.call("back", &json!({"until": "retire"}));
     let out = agent.call("forward", &json!({"step": "out"}));
     assert_eq!((&out["function"], &out["line"]), (&json!("main"), &json!(70)));
+    assert_eq!(out["stopped"], "after a step");
+    assert_eq!(agent.call("where", &json!({}))["stopped"], "after a step");
     agent.call("back", &json!({"step": "instruction"}));
     let call = agent.call("back", &json!({"step": "out"}));
     assert_eq!((&call["function"], &call["line"]), (&json!("main"), &json!(69)));
