@@ -1,5 +1,5 @@
 //! Size and class of instructions with the REX2 prefix of APX, which the disassembler does not
-//! decode. Does not cover EVEX-encoded APX instructions.
+//! decode, and whether they load RSP. Does not cover EVEX-encoded APX instructions.
 
 use super::ExecMode;
 use super::decode::{Class, Insn, decode_supported};
@@ -45,10 +45,12 @@ const fn is_reserved(map1: bool, opcode: u8) -> bool {
     if map1 { matches!(opcode >> 4, 3 | 8) } else { matches!(opcode >> 4, 4 | 7 | 0xa | 0xe) }
 }
 
-/// Returns the bytes of the same instruction with REX in place of REX2: the upper sixteen registers
-/// become the lower ones, which changes neither the size of the rest nor the class.
+/// Returns the bytes of the same instruction with REX in place of REX2. The upper sixteen registers
+/// become R8 to R15, which changes neither the size of the rest nor the class, and makes none of
+/// them RSP.
 fn without_rex2(legacy: &[u8], payload: u8, opcode: u8, operands: &[u8]) -> Vec<u8> {
-    let rex = 0x40 | payload & 0x0f;
+    let upper = payload >> 4 & 0b111;
+    let rex = 0x40 | payload & 0x0f | upper;
     let escape: &[u8] = if payload & M0 == 0 { &[] } else { &[0x0f] };
     // No instruction is longer.
     let operands = operands.get(..operands.len().min(15)).unwrap_or_default();
@@ -70,6 +72,17 @@ mod tests {
         assert_eq!(classified(&[0xd5, 0xd8, 0xaf, 0xc1]), Some((4, Class::Other)));
         assert_eq!(classified(&[0xd5, 0x10, 0xff, 0xd0]), Some((4, Class::CallIndirect)));
         assert_eq!(classified(&[0x66, 0xd5, 0x10, 0x50]), Some((4, Class::Other)));
+    }
+
+    #[test]
+    fn only_rsp_is_rsp() {
+        let loads_sp = |bytes: &[u8]| decode(bytes, Addr(0x1000)).unwrap().loads_sp;
+        // pop %r20; mov %rax,%r20; mov %r19,%r20; mov (%r16),%r20
+        assert!(!loads_sp(&[0xd5, 0x10, 0x5c]) && !loads_sp(&[0xd5, 0x18, 0x89, 0xc4]));
+        assert!(!loads_sp(&[0xd5, 0x58, 0x89, 0xdc]) && !loads_sp(&[0xd5, 0x58, 0x8b, 0x20]));
+        // mov %r19,%rsp; mov (%r20),%rsp; xchg %r16,%rsp
+        assert!(loads_sp(&[0xd5, 0x48, 0x89, 0xdc]) && loads_sp(&[0xd5, 0x18, 0x8b, 0x24, 0x24]));
+        assert!(loads_sp(&[0xd5, 0x18, 0x87, 0xe0]));
     }
 
     #[test]
