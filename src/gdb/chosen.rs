@@ -57,7 +57,8 @@ impl Chosen {
         }
     }
 
-    /// Handles `Hg` for a thread that does not exist now.
+    /// Handles `Hg` for a thread that does not exist now: reads fail until it exists. Unlike
+    /// [`Self::read_from`], selects no thread.
     pub(super) fn read_from_missing(&mut self, tid: Tid) {
         self.general = tid;
     }

@@ -30,7 +30,9 @@ impl Listener {
         bound.map_err(|source| Error::Listen { on: addr.to_string(), source })
     }
 
-    /// Opens a Unix socket that only its owner may connect to.
+    /// Opens a Unix socket that only its owner may connect to. Replaces a socket at `path` that no
+    /// server uses any more; fails if one does, or if another file is there. The socket is removed
+    /// on drop.
     pub fn unix(path: &Path) -> Result<Self, Error> {
         let bound = bind_unix(path);
         let bound =

@@ -124,7 +124,8 @@ fn expedite<R: Run>(session: &Session<R>, thread: Tid, reply: &mut String) {
     }
 }
 
-/// Returns LLDB's fields with the reason of the session's last stop in words.
+/// Returns LLDB's fields with the reason of the session's last stop in words: of a stop with a
+/// signal other than SIGTRAP ([`signal`]).
 fn lldb_reason<R: Run>(session: &Session<R>) -> String {
     let words = match session.last_stop().reason {
         StopReason::Interrupted => "interrupted".to_owned(),
@@ -132,12 +133,14 @@ fn lldb_reason<R: Run>(session: &Session<R>) -> String {
             Some(name) => format!("signal {name}"),
             None => format!("signal {number}"),
         },
+        // A thread has moved to the signal that ended the run.
         _ => session.run().describe().ending.to_string(),
     };
     format!("reason:exception;description:{};", hex::encode(words.as_bytes()))
 }
 
-/// Returns the client's number of the signal to show.
+/// Returns the client's number of the signal to show: that of the run's fatal signal for a thread
+/// that has moved to it, and SIGTRAP for a stop that no signal caused.
 fn signal<R: Run>(session: &Session<R>, stop: Stop, numbering: Numbering) -> u8 {
     match stop.reason {
         StopReason::Interrupted => SIGINT,

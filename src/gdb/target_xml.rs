@@ -112,7 +112,7 @@ fn feature_of(register: Register) -> &'static str {
     }
 }
 
-/// Returns the XML element of a register.
+/// Returns the XML element of a register; `None` for a register without a gdb number.
 fn element(register: Register) -> Option<String> {
     let name = register.name();
     let (kind, group) = match name.as_str() {
@@ -120,11 +120,14 @@ fn element(register: Register) -> Option<String> {
         "rsp" | "rbp" => ("data_ptr", ""),
         "eflags" => ("i386_eflags", ""),
         "mxcsr" => ("i386_mxcsr", "vector"),
+        // st0 to st7.
         name if name.starts_with("st") => ("i387_ext", ""),
         name if name.starts_with("xmm") => ("vec128", ""),
         name if name.starts_with("ymm") => ("uint128", ""),
         name if name.starts_with("zmm") => ("v2ui128", ""),
+        // The masks of AVX-512: k0 to k7.
         name if name.starts_with('k') => ("uint64", ""),
+        // The control registers of the x87 FPU: fctrl to fop, but neither fs nor fs_base.
         name if name.starts_with('f') && name.len() > 2 && !name.ends_with("base") => {
             ("int", "float")
         }

@@ -177,7 +177,8 @@ fn libraries(libraries: &[Library], client: ClientFeatures) -> Vec<u8> {
     xml.into_bytes()
 }
 
-/// Escapes text for a double-quoted XML attribute.
+/// Returns text for a double-quoted XML attribute: escaped, with `?` for each control character,
+/// which XML does not allow.
 fn attribute(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -187,7 +188,6 @@ fn attribute(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&apos;"),
-            // Not allowed in XML at all.
             c if c.is_control() => escaped.push('?'),
             c => escaped.push(c),
         }

@@ -31,7 +31,8 @@ pub(super) fn mark<R: Run>(session: &mut Session<R>, name: &str) -> String {
     }
 }
 
-/// Returns true if a mark may have this name.
+/// Returns true if a mark may have this name: it begins with a letter or `_`, is no longer than
+/// [`NAME_LIMIT_BYTES`], and is none of the words that `seek` takes instead of a mark.
 fn is_name(name: &str) -> bool {
     let begins = name.chars().next().is_some_and(|first| first.is_alphabetic() || first == '_');
     let taken = matches!(name, "start" | "begin" | "end");

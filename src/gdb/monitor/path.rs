@@ -109,13 +109,15 @@ fn parse_find(text: &str) -> Result<(&str, usize), String> {
     Ok((quoted.unwrap_or(what), number(count, HITS, HITS_LIMIT)?))
 }
 
-/// Lists the last executions of some code, newest first.
+/// Runs `find WHAT [N]`: lists the last N executions of some code in the whole history, newest
+/// first, wherever the session is. `arguments` is `WHAT [N]`. Returns the text for the user: the
+/// list so far if it was interrupted, or why there is none.
 pub(super) fn find<R: Run>(
     session: &mut Session<R>,
-    text: &str,
+    arguments: &str,
     interrupted: &dyn Fn() -> bool,
 ) -> String {
-    let (what, count) = match parse_find(text) {
+    let (what, count) = match parse_find(arguments) {
         Ok(question) => question,
         Err(why) => return why,
     };
@@ -166,7 +168,7 @@ fn more_of(what: &str, count: usize) -> String {
     format!("and earlier ones: monitor find {} {more}\n", Visible(what))
 }
 
-/// Lists the last executions of some code in an exact recording.
+/// Does the work of [`find`] for an exact recording.
 fn find_exactly<R: Run>(
     session: &mut Session<R>,
     what: &str,
