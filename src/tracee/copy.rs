@@ -88,7 +88,7 @@ impl Tracee {
 /// Starts a process with nothing in it but one page, and returns the process and the page. The page
 /// begins with a SYSCALL instruction (a *gadget*), at which the process is stopped. It also
 /// contains the code for AMX tiles, and overlaps none of `reserved`. The process is traced, and has
-/// no open files and no terminal.
+/// no open files and no terminal. It keeps this process's ignored and blocked signals.
 pub fn start_empty(reserved: &[AddrRange]) -> Result<(Pid, Addr), Error> {
     // SAFETY: the child makes one system call, again and again.
     let pid = match unsafe { fork() }.map_err(|errno| Error::System { call: "fork", errno })? {

@@ -119,9 +119,10 @@ fn read_text(path: &str) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Parses the signal set on the line `name` of a status file; 0 if there is no such line.
-fn set_of(status: &str, name: &str) -> u64 {
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
+/// Parses the signal set on the line of a status file that begins with `label`, such as `SigBlk:`;
+/// 0 if there is no such line, or it has no number.
+fn set_of(status: &str, label: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(label));
     line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
 }
 

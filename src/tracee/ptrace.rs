@@ -174,7 +174,8 @@ impl Tracee {
         signals(pid, self.0).is_ok_and(is_pending)
     }
 
-    /// Sets the set of blocked signals.
+    /// Sets the set of blocked signals. Drops a mask that a system call would restore (as ppoll
+    /// does, see [`Self::signal_mask`]).
     pub fn set_signal_mask(self, mask: u64) -> Result<(), Error> {
         let at = &raw const mask as usize;
         self.request("SETSIGMASK", libc::PTRACE_SETSIGMASK, size_of::<u64>(), at)
@@ -400,8 +401,9 @@ pub struct DeferredStops {
 }
 
 impl DeferredStops {
-    /// Notes `stop`, to be raised later, and returns true, if it is a job control stop or a
-    /// requested stop; otherwise returns false.
+    /// Notes `stop`, to be raised later, and returns true, if it is a group stop, a requested stop,
+    /// or a SIGSTOP before its delivery, which the caller then does not deliver. Otherwise returns
+    /// false: also for other job control signals, which can be blocked.
     pub fn defer(&mut self, stop: Stop) -> bool {
         match stop {
             Stop::Signal(libc::SIGSTOP) => self.signal = true,

@@ -13,8 +13,8 @@ pub fn code_of(siginfo: &SiginfoBytes) -> i32 {
     i32::from_ne_bytes([siginfo[8], siginfo[9], siginfo[10], siginfo[11]])
 }
 
-/// Returns the address of a fault (`si_addr`); `None` if the kernel did not raise the signal for a
-/// fault or trap.
+/// Returns the address of a fault as the program sees it (`si_addr`): 0 where the kernel has none,
+/// as for INT3 and #GP. `None` if the kernel did not raise the signal for a fault or trap.
 pub fn fault_address(siginfo: &SiginfoBytes) -> Option<Addr> {
     let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
     // Codes above 0 come from the kernel (sigaction(2)).

@@ -13,9 +13,12 @@ const NT_X86_XSTATE: u32 = 0x202;
 /// (SDM volume 1, "XSAVE Header").
 const XSTATE_BV: usize = 512;
 const XFEATURE_XTILEDATA: u64 = 18;
+/// Offset in `TILES_CODE` of the configuration that its LDTILECFG, of 9 bytes, loads from
+/// `[rip + 39]`.
+const CONFIGURATION: usize = 9 + 39;
 /// Code that uses the tiles and releases them, in the page of an empty process: LDTILECFG
-/// `[rip + 39]`; TILEZERO TMM0; TILERELEASE; INT3. At the address of the first, one tile is
-/// configured: palette 1, 64 bytes a row, 16 rows (SDM volume 2, "LDTILECFG").
+/// `[rip + 39]`; TILEZERO TMM0; TILERELEASE; INT3. Its configuration has one tile: palette 1, 64
+/// bytes a row, 16 rows (at bytes 0, 16 and 48: SDM volume 2, "LDTILECFG").
 pub(super) const TILES_CODE: [u8; 112] = {
     let mut bytes = [0; 112];
     let code = [
@@ -27,7 +30,9 @@ pub(super) const TILES_CODE: [u8; 112] = {
         bytes[at] = code[at];
         at += 1;
     }
-    (bytes[48], bytes[64], bytes[96]) = (1, 64, 16);
+    bytes[CONFIGURATION] = 1;
+    bytes[CONFIGURATION + 16] = 64;
+    bytes[CONFIGURATION + 48] = 16;
     bytes
 };
 /// The offset of this code in the page.
@@ -101,7 +106,7 @@ mod tests {
         // The tiles are at the end, 8 of 1 KiB, and their configuration before them. Without one,
         // they are in their initial state.
         let tiles = area.len() - 8192;
-        area[tiles - 64..tiles].copy_from_slice(&TILES_CODE[48..112]);
+        area[tiles - 64..tiles].copy_from_slice(&TILES_CODE[CONFIGURATION..]);
         area[tiles..tiles + 1024].fill(7);
         tracee.set_extended_state(page, &area).unwrap();
         assert!(tracee.register_set(NT_X86_XSTATE).unwrap() == area);

@@ -1,4 +1,8 @@
 //! Waits for traced threads.
+//!
+//! A wait for a process's first thread alone can hang: the kernel does not report its end while
+//! others are there, which may be stopped for this tracer. A signal that asks the waiting thread to
+//! end its work interrupts the wait, which looks for this case then.
 
 use super::error::Error;
 use super::procfs::{ProcessStatus, process_status, threads};
@@ -10,6 +14,38 @@ use nix::unistd::gettid;
 /// Limits waits to children and tracees of the calling thread (`__WNOTHREAD`): this process's other
 /// threads wait for their own.
 const OWN: libc::c_int = libc::__WNOTHREAD;
+
+/// Waits for a thread, or for any if `who` is -1. Returns `None` only if `block` is false. After an
+/// interruption, returns a SIGKILL for a first thread whose end the kernel does not report.
+fn wait(who: libc::pid_t, block: bool) -> Result<Option<(Tid, Stop)>, Error> {
+    let flags = libc::__WALL | OWN | if block { 0 } else { libc::WNOHANG };
+    let mut status = 0;
+    loop {
+        // SAFETY: waitpid writes the status and nothing else.
+        let result = unsafe { libc::waitpid(who, &raw mut status, flags) };
+        match Errno::result(result) {
+            Err(Errno::EINTR) if block && is_gone_unreported(Pid(who)) => {
+                let end = || (Tid(who), Stop::Killed { signal: libc::SIGKILL, core_dumped: false });
+                return Ok(wait(who, false)?.or_else(|| Some(end())));
+            }
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(Error::System { call: "waitpid", errno }),
+            Ok(0) => return Ok(None),
+            Ok(tid) => return Ok(Some((Tid(tid), decode(status)))),
+        }
+    }
+}
+
+/// Returns true if the first thread of a traced process is gone, and another one is stopped. The
+/// kernel reports the end of the first thread after all others have ended. If their tracer waits
+/// for the first one alone, it never reports that.
+fn is_gone_unreported(pid: Pid) -> bool {
+    let is_own = |state: &ProcessStatus| state.tracer == gettid().as_raw();
+    let is_gone = process_status(pid).is_some_and(|state| state.letter == 'Z' && is_own(&state));
+    let is_stopped =
+        |tid: &Tid| process_status(Pid(tid.0)).is_some_and(|state| state.letter == 't');
+    is_gone && threads(pid).iter().any(is_stopped)
+}
 
 /// Waits for the next stop or end of any tracee or child of the calling thread. Returns `None` if
 /// `block` is false and none has stopped; an error (ECHILD) if there are none.
@@ -30,8 +66,11 @@ pub fn wait_interruptibly() -> Result<Option<(Tid, Stop)>, Error> {
     }
 }
 
-/// Waits for the next stop of one thread, or its end, and returns it.
+/// Waits for the next stop of one thread, or its end, and returns it. A signal to the calling
+/// thread does not end the wait, with one exception: if the thread is a process's first one, and is
+/// gone without a report since others are stopped, returns a SIGKILL at such a signal.
 pub fn wait_for(tid: Tid) -> Result<Stop, Error> {
+    // A wait that blocks always returns a stop.
     loop {
         if let Some((_, stop)) = wait(tid.0, true)? {
             return Ok(stop);
@@ -55,36 +94,4 @@ pub fn wait_for_killed(tid: Tid) -> Result<Stop, Error> {
 /// Does not block. No later wait reports the same stop.
 pub fn pending_stop(tid: Tid) -> Result<Option<Stop>, Error> {
     Ok(wait(tid.0, false)?.map(|(_, stop)| stop))
-}
-
-/// Returns true if the first thread of a traced process is gone, and another one is stopped. The
-/// kernel reports the end of the first thread after all others have ended. If their tracer waits
-/// for the first one alone, it never reports that.
-fn is_gone_unreported(pid: Pid) -> bool {
-    let is_own = |state: &ProcessStatus| state.tracer == gettid().as_raw();
-    let is_gone = process_status(pid).is_some_and(|state| state.letter == 'Z' && is_own(&state));
-    let is_stopped =
-        |tid: &Tid| process_status(Pid(tid.0)).is_some_and(|state| state.letter == 't');
-    is_gone && threads(pid).iter().any(is_stopped)
-}
-
-/// Waits for a thread, or for any if `who` is -1. Returns `None` only if `block` is false. After an
-/// interruption, returns a SIGKILL for a first thread whose end the kernel does not report.
-fn wait(who: libc::pid_t, block: bool) -> Result<Option<(Tid, Stop)>, Error> {
-    let flags = libc::__WALL | OWN | if block { 0 } else { libc::WNOHANG };
-    let mut status = 0;
-    loop {
-        // SAFETY: waitpid writes the status and nothing else.
-        let result = unsafe { libc::waitpid(who, &raw mut status, flags) };
-        match Errno::result(result) {
-            Err(Errno::EINTR) if block && is_gone_unreported(Pid(who)) => {
-                let end = || (Tid(who), Stop::Killed { signal: libc::SIGKILL, core_dumped: false });
-                return Ok(wait(who, false)?.or_else(|| Some(end())));
-            }
-            Err(Errno::EINTR) => {}
-            Err(errno) => return Err(Error::System { call: "waitpid", errno }),
-            Ok(0) => return Ok(None),
-            Ok(tid) => return Ok(Some((Tid(tid), decode(status)))),
-        }
-    }
 }
