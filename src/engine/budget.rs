@@ -63,6 +63,8 @@ impl TranslatedProcess {
     ) -> bool {
         let Some(request) = self.request_at_check(registers) else { return false };
         let store = |slot, value| self.window.shared.store(thread.area.slot(slot), value);
+        // RCX and RDX, which holds the target, are in their slots at an indirect exit; at a direct
+        // one RCX is not yet.
         if request == slots::INDIRECT {
             store(slots::TARGET, registers.rdx);
         } else {
@@ -76,8 +78,8 @@ impl TranslatedProcess {
     /// Returns the number of the request ([`slots::REQUEST`]) that a thread with these registers
     /// has to make; `None` if it is not at the check of a budget, or the budget is not spent.
     fn request_at_check(&self, registers: &Registers) -> Option<u64> {
-        let is_own = |rip| self.translator.locate(rip).is_some_and(|at| !at.exact);
-        if !self.has_budgets() || !self.is_spent(registers.r11) || !is_own(registers.rip) {
+        let is_in_glue = |rip| self.translator.locate(rip).is_some_and(|at| !at.exact);
+        if !self.has_budgets() || !self.is_spent(registers.r11) || !is_in_glue(registers.rip) {
             return None;
         }
         let mut code = [0; CHECK_BYTES];

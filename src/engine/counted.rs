@@ -363,8 +363,10 @@ impl TranslatedProcess {
         }
     }
 
-    /// Lets a thread execute one instruction, whose bytes `code` begins with, as the processor does
-    /// it. `begun` are the thread's registers.
+    /// Lets a thread execute one instruction, whose bytes `code` begins with, with all its
+    /// repetitions. Unlike [`Self::step_save`], changes nothing of its result. Foreign memory and
+    /// write-protected pages that it accessed are open after it. `begun` are the thread's
+    /// registers.
     pub(super) fn step_instruction(
         &mut self,
         thread: &mut TranslatedThread,

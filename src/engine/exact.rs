@@ -52,8 +52,8 @@ impl ExactState {
 pub enum Emulated {
     /// The program's state at the next place where it is exact.
     Exact(Box<ExactState>),
-    /// The next record, at R11, does not fit the thread's buffer: the registers are those before
-    /// it.
+    /// An instruction of the glue cannot be executed: mostly since the next record, at R11, does
+    /// not fit the thread's buffer, which the caller checks. The registers are those before it.
     Full,
     /// The program's state is not known: the thread was elsewhere, or damaged its memory.
     Unknown,
@@ -116,8 +116,11 @@ impl TranslatedProcess {
         ExactState { program, pointer, partial }
     }
 
-    /// Returns the program's registers and the trace pointer of a thread at `location` in the
-    /// cache. `registers` are the thread's.
+    /// Returns the program's registers at the point of `location`, and the trace pointer (in code
+    /// that counts, R11, from which the budget follows). `registers` are the thread's. The result
+    /// is right only if the point's state is exact and the thread is there or just after an INT3
+    /// there, or if the state repeats: in glue, registers of the cache are returned as the
+    /// program's.
     pub fn program_registers_at(
         &self,
         thread: &TranslatedThread,
@@ -140,11 +143,12 @@ impl TranslatedProcess {
         if state.r11_in_slot {
             program.r11 = load(slots::R11);
             if !state.early {
+                // At an early point, the slot has it.
                 pointer = registers.r11;
             }
         }
         if state.early {
-            // The call was not made yet.
+            // The call's record is written, but the call was not made yet.
             pointer = pointer.wrapping_sub(CALL_RECORD_BYTES);
         }
         (program, pointer)

@@ -85,7 +85,7 @@ impl Foreign {
         self.is_stale = false;
     }
 
-    /// Returns true if some of a range is closed, or opened for an access.
+    /// Returns true if some of a range was closed, even if it is now open for an access.
     pub(super) fn is_closed(&self, range: AddrRange) -> bool {
         self.closed.iter().any(|(closed, _)| closed.overlaps(range))
     }

@@ -234,8 +234,8 @@ impl TranslatedProcess {
         self.pages.changing_pages_in(ranges)
     }
 
-    /// Returns true if the program can now write at `addr`, by the mappings as the kernel has them:
-    /// with the write protection of the tracer.
+    /// Returns true if the kernel's mapping at `addr` now allows loads and stores. Pages that the
+    /// tracer write-protects are not writable.
     pub(super) fn is_writable(&self, addr: Addr) -> Result<bool, Error> {
         let maps = mappings(self.pid)?;
         let at = maps.iter().find(|mapping| mapping.range.contains(addr));

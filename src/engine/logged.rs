@@ -146,7 +146,8 @@ impl TranslatedProcess {
     }
 
     /// Makes threads stop before each system call while `watches` is true, as a debugger watches
-    /// the calls. If it is false, they stop as before.
+    /// the calls, also in code that is translated already. If it is false, they stop as before.
+    /// Only where the code is [`super::CodeKind::Logging`].
     pub fn watch_calls(&mut self, watches: bool) {
         if std::mem::replace(&mut self.watches_calls, watches) != watches {
             self.update_logged_calls();

@@ -5,7 +5,8 @@
 //! mapped in *zones* in reach of the program's code, and for each thread an [`Area`] with its slots
 //! and trace buffers. A thread is in the cache or in the program's own code ([`Place`]). To leave
 //! the cache, it needs the program's [`ExactState`]. The tracer makes a stopped thread execute
-//! system calls by a SYSCALL instruction, the *gadget*.
+//! system calls by a SYSCALL instruction, the *gadget*; in processes that filter their system
+//! calls, by one that their filters allow, the *gate* ([`Gate`]).
 //!
 //! Knows nothing of recordings, traces or debuggers.
 

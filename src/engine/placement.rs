@@ -40,7 +40,8 @@ pub(super) fn choose_address(taken: &[AddrRange], near: u64, size: u64, reach: u
     })
 }
 
-/// Returns true if [`place`] may return the start of a range.
+/// Returns true if [`choose_address`] may place a mapping at `range`, by the addresses alone: it is
+/// aligned, and between the limits. The caller checks that the range is free and in reach.
 pub(super) fn is_eligible(range: AddrRange) -> bool {
     let start = range.start.0;
     start >= LOWEST && range.end.0 <= HIGHEST && start.is_multiple_of(ALIGNMENT)

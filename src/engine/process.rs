@@ -68,7 +68,7 @@ pub struct TranslatedProcess {
     pub(super) vdso: Option<AddrRange>,
     /// The XSAVE components with which XSAVECs are completed; `None` if they are not.
     pub(super) saves: Option<Components>,
-    /// When the next indirect branch is sampled.
+    /// When the next exit is sampled.
     pub(super) sampling: Sampling,
 }
 
@@ -270,7 +270,7 @@ impl TranslatedProcess {
         Ok(gate)
     }
 
-    /// Unmaps the gate in a child, which has a copy of it.
+    /// Unmaps the gate in a child, which has a copy of it. Does nothing if there is no gate.
     pub fn remove_gate_from(&self, child: Tracee) -> Result<(), Error> {
         self.window.gate.map_or(Ok(()), |gate| gate.unmap(child))
     }

@@ -1,4 +1,4 @@
-//! The times at which indirect branches are sampled.
+//! The times at which exits of superblocks are sampled.
 
 /// The smallest mean distance of two samples, in ticks. It is used while the program executes
 /// branches whose targets are not known well.
