@@ -1,10 +1,10 @@
 //! Chunks with checksums, which keep growing files readable after their writer was killed: up to
 //! the first chunk that is not whole.
 //!
-//! There are two forms. A *framed* file (the sideband, the log) is a sequence of `length, CRC-32,
-//! payload`. A *summed* file (a trace) is raw, so that any PT decoder can read it. A second file
-//! beside it has one entry per chunk: the offset of the chunk's end, the CRC-32 of the chunk, and
-//! the CRC-32 of the entry.
+//! There are two forms. A *framed* file (the sideband, the log) is a sequence of *frames*: `length,
+//! CRC-32, payload`, one for each chunk. A *summed* file (a trace) is raw, so that any PT decoder
+//! can read it. A second file beside it has one entry per chunk: the offset of the chunk's end, the
+//! CRC-32 of the chunk, and the CRC-32 of the entry.
 
 use super::error::{At, Error, ErrorKind};
 use super::format::CHUNK_LIMIT_BYTES;

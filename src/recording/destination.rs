@@ -141,7 +141,8 @@ fn occupant(dir: &Path) -> Result<Occupant, Error> {
 }
 
 /// Returns true if a directory is empty, or has only the files of a recorder that was killed before
-/// its recording began; also true if the directory does not exist or cannot be read.
+/// its recording began; also true if the directory does not exist or cannot be read, as that of
+/// another user.
 pub(super) fn is_unused(dir: &Path) -> bool {
     let is_empty = |file: &fs::DirEntry| file.metadata().is_ok_and(|metadata| metadata.len() == 0);
     fs::read_dir(dir).into_iter().flatten().flatten().all(|file| match file.file_name() {

@@ -36,7 +36,8 @@ pub(super) struct FileState {
 }
 
 impl KnownImages {
-    /// Returns the hashes that a store keeps.
+    /// Returns access to the hashes in the cache of a store; to none if the store's directory is
+    /// unknown. Reads none yet: one that is remembered later is found, too.
     pub(super) fn of(store: &Store) -> Self {
         Self { dir: cache::directory(store, "images") }
     }

@@ -202,7 +202,8 @@ fn start_of(reader: &Reader) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(since_epoch_ns))
 }
 
-/// Returns the home directory from the password file.
+/// Returns the home directory from the user database (passwd(5)); `None` if it has none with an
+/// absolute path.
 fn home_of_user() -> Option<PathBuf> {
     let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok()??;
     Some(user.dir).filter(|dir| dir.is_absolute())

@@ -47,7 +47,9 @@ pub(super) struct Converter<'a> {
 }
 
 impl<'a> Converter<'a> {
-    /// Creates a converter. Looks up the files of `records`, and adds the settings of the traces.
+    /// Creates a converter, with the settings of the traces in its writer. Notes the paths and
+    /// images of the files in `records`, without reading these. Fails only if a record maps from
+    /// the core file and that cannot be read; a core file that is invalid counts as none.
     pub(super) fn new(
         reader: &'a Reader,
         symfs: &'a Symfs,

@@ -32,7 +32,8 @@ impl Symfs {
     }
 
     /// Stores a copy of an image of the recording below the root, under `path`, and returns its
-    /// bytes, mapped. Fails if the image is missing or damaged.
+    /// bytes, mapped. Fails if the image is missing or damaged, or `path` exists there already
+    /// ([`Self::store`]).
     pub(super) fn store_image(
         &self,
         reader: &Reader,
@@ -44,7 +45,8 @@ impl Symfs {
         Ok(bytes)
     }
 
-    /// Writes a new file below the root. Parts of `path` other than names, like `..`, are dropped.
+    /// Writes a new file below the root; fails if it exists. Parts of `path` other than names, like
+    /// `..`, are dropped.
     pub(super) fn store(&self, path: &str, bytes: &[u8]) -> Result<(), Error> {
         let parts = Path::new(path).components();
         let parts = parts.filter(|part| matches!(part, Component::Normal(_)));

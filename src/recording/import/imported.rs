@@ -327,8 +327,9 @@ fn are_same_bytes(a: &Bytes, b: &Bytes) -> bool {
 }
 
 impl Reader {
-    /// Adds facts known only after decoding to the manifest of an import, and replaces the
-    /// recording's manifest and checksums. Returns the new manifest; this reader keeps the old one.
+    /// Adds facts known only after decoding to the manifest of a complete recording, an import or
+    /// one with the traces of CPUs, and replaces its manifest and checksums. Threads without a
+    /// total get 0 instructions. Returns the new manifest; this reader keeps the old one.
     pub fn note_totals(&self, totals: &Totals) -> Result<Manifest, Error> {
         let mut manifest = self.manifest().clone();
         if let Some(end) = &mut manifest.end {

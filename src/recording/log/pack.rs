@@ -1,9 +1,12 @@
 //! Payloads of the log's chunks: encoded entries, compressed.
 //!
+//! A *chunk* of the log is a sequence of whole entries. A *frame* is one chunk of the framed file
+//! (`chunk.rs`), with a payload each. The two are the same, but for a chunk that is too large for
+//! one frame: it continues in the next frame.
+//!
 //! The first byte of a payload is its kind. A chunk whose entries need more than
 //! [`COMPRESSED_LIMIT_BYTES`] is not compressed, so a reader never allocates much more memory than
-//! that, or than the size of the file. A chunk that one frame cannot hold continues in the next
-//! frame.
+//! that, or than the size of the file.
 
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 
@@ -23,6 +26,7 @@ pub(super) const PIECE_BYTES: usize = 16 << 20;
 
 /// Compresses a chunk's encoded entries to one payload, or divides them into several plain ones if
 /// that is not possible. Calls `write` with each payload in order, and returns its first error.
+/// Without entries, writes nothing.
 pub(super) fn pack_chunk<E>(
     entries: &[u8],
     mut write: impl FnMut(&[u8]) -> Result<(), E>,

@@ -72,7 +72,7 @@ pub(super) fn history(
                 }
             }
             history.add_mapping(tsc, map)?;
-        } else if let Some((tid, event)) = event(process, record) {
+        } else if let Some((tid, event)) = thread_event(process, record) {
             let mut tsc = tsc;
             if matches!(event, Event::Exec { .. }) {
                 tsc = history.floors.exec(tsc);
@@ -100,9 +100,10 @@ pub(super) fn history(
     Ok((reported, program))
 }
 
-/// Returns the thread and the event of a record; `None` unless it is an event of the process's
-/// threads.
-fn event(process: &Process, record: &PerfRecord) -> Option<(Tid, Event)> {
+/// Returns the exec, name, fork, start or end that a record reports, with its thread; `None` for
+/// other records and other processes. The path of an exec is the thread's name: perf has no other
+/// before the file is mapped.
+fn thread_event(process: &Process, record: &PerfRecord) -> Option<(Tid, Event)> {
     let own = process.pid;
     match &record.event {
         PerfEvent::Comm { pid, tid, name, exec } if *pid == own => {
@@ -230,8 +231,8 @@ impl HistoryBuilder<'_> {
         }
     }
 
-    /// Returns the event of a mapping of exported code ([`is_code`]). The code is unknown if all
-    /// mappings together have more bytes than the file.
+    /// Returns the event of a mapping of exported code ([`is_exported_code`]). The code is unknown
+    /// if all mappings together have more bytes than the file.
     fn exported_code(&mut self, name: &str, section: Section) -> ImportedEventKind {
         let (range, offset) = (section.range, clamp(section.offset));
         let bytes = section.bytes.get(offset..).unwrap_or_default();
