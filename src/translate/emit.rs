@@ -79,12 +79,14 @@ impl Emitter {
         self.put_u32(slot);
     }
 
-    /// Emits `mov [base + offset], register`, with registers by their numbers in the encoding.
+    /// Emits `mov [base + offset], register`, with registers by their numbers in the encoding. The
+    /// base is neither RSP nor R12.
     pub(super) fn store_at(&mut self, register: u8, base: u8, offset: u32) {
         self.access_at(0x89, register, base, offset);
     }
 
-    /// Emits `mov register, [base + offset]`.
+    /// Emits `mov register, [base + offset]`, with registers by their numbers in the encoding. The
+    /// base is neither RSP nor R12.
     pub(super) fn load_at(&mut self, register: u8, base: u8, offset: u32) {
         self.access_at(0x8b, register, base, offset);
     }
@@ -103,7 +105,8 @@ impl Emitter {
         self.put_u32(slots::SYSCALL_CLASSES);
     }
 
-    /// Emits `movzx ecx, byte [base + offset]`, of a register by its number.
+    /// Emits `movzx ecx, byte [base + offset]`, with the base by its number, below 8. It is not
+    /// RSP.
     pub(super) fn load_byte(&mut self, base: u8, offset: u32) {
         self.put(&[0x0f, 0xb6, 0x88 | base]);
         self.put_u32(offset);
@@ -182,7 +185,8 @@ impl Emitter {
         at
     }
 
-    /// Sets the displacement at `field`, the last field of its instruction, to reach `destination`.
+    /// Sets the displacement at `field`, the last field of its instruction, to reach `destination`,
+    /// which is in reach of 32 bits.
     pub(super) fn aim(&mut self, field: usize, destination: u64) {
         let next = self.base + field as u64 + 4;
         let displacement = destination.wrapping_sub(next).to_le_bytes();

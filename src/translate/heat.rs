@@ -110,6 +110,7 @@ impl<M: CacheMemory> Translator<M> {
         if *count < FEW_EXITS || !(*count / FEW_EXITS).is_power_of_two() {
             return false;
         }
+        // Edges are in the order of their superblocks.
         let first = self.edges.partition_point(|other| other.superblock < edge.superblock);
         let of_superblock = (first..).zip(&self.edges[first..]);
         let counted = of_superblock
@@ -131,7 +132,9 @@ impl<M: CacheMemory> Translator<M> {
         }
         let superblock = self.superblock(number).filter(|superblock| superblock.alive);
         let Some(&Superblock { start, .. }) = superblock else { return false };
-        // A branch may be the path's last instruction; then the edges that leave at it sort first.
+        // The edges in the order of the path: `arriving` is the number of threads that reached the
+        // next one. If the path ends after a branch, the edge that leaves at the branch is judged
+        // before the one that leaves after it, by all threads that reached the branch.
         edges.sort_by_cached_key(|(edge, _)| {
             (edge.instructions, self.branch_left_at(edge).is_none())
         });

@@ -40,6 +40,7 @@ pub struct Step {
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub struct State {
     /// True if the program is between two instructions. Then the fields describe its whole state.
+    /// It holds at the point's own address only ([`Location::exact`]).
     pub exact: bool,
     /// True if the program's RCX is in its slot.
     pub rcx_in_slot: bool,
@@ -52,12 +53,12 @@ pub struct State {
     pub r11_in_slot: bool,
     /// True if the record of the whole path is in the trace.
     pub recorded: bool,
-    /// True if the record of a SYSCALL that is not executed yet is in the trace, and must be
-    /// removed.
+    /// True if the record of a SYSCALL that is not executed yet is in the trace: the trace pointer
+    /// in its slot is after that record, which must be removed.
     pub early: bool,
     /// True if the thread stops here before it executes the instruction.
     pub stops: bool,
-    /// True if an instruction's stores are under way, and the registers are those before it: it can
+    /// True in the midst of an instruction's stores. The registers are those before it, so it can
     /// be executed again.
     pub repeats: bool,
 }
@@ -174,6 +175,6 @@ pub struct Location {
     pub superblock: u32,
     /// The last point at or before the place.
     pub point: Point,
-    /// True if the place is the point itself and its state is exact.
+    /// True if the place is the point itself and its state ([`State::exact`]) is exact.
     pub exact: bool,
 }

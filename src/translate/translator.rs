@@ -82,6 +82,7 @@ pub struct Translator<M> {
     /// The numbers of each zone's superblocks, in the order of their addresses in the cache.
     pub(super) by_entry: Vec<Vec<u32>>,
     pub(super) by_page: AddressMap<u64, Vec<u32>>,
+    /// All edges, in the order of their superblocks' numbers.
     pub(super) edges: Vec<Edge>,
     pub(super) links: Links,
     pushes: Vec<u64>,

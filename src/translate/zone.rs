@@ -47,8 +47,10 @@ impl Zone {
     ) -> (Self, Vec<u8>) {
         let mut emitter = Emitter::new(base, Vec::new());
         let request = emitter.here();
+        // In code that counts, R11 is the budget at the request.
         emitter.store(Gpr::R11, slots::COUNTER);
         emitter.store(Gpr::Rcx, slots::REQUEST);
+        // int3
         emitter.put(&[0xcc]);
         emitter.load(Gpr::Rcx, slots::RESPONSE);
         emitter.store(Gpr::Rcx, slots::JUMP);
@@ -60,6 +62,7 @@ impl Zone {
         emitter.put(&[0x48, 0xc7, 0xc1, 0xff, 0xff, 0xff, 0xff]);
         emitter.jump(request);
         let gadget = emitter.here();
+        // syscall; int3
         emitter.put(&[0x0f, 0x05, 0xcc]);
         let repeats = emitter.here();
         emit_repeats(&mut emitter);

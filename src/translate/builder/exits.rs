@@ -72,8 +72,9 @@ impl Builder<'_, '_> {
         self.add_edge(edge)
     }
 
-    /// Adds the edge whose last branch is here: a conditional one with the TNT bit `bit`. Returns
-    /// its number.
+    /// Adds the edge that leaves the path at a conditional branch, with its TNT bit `bit`, and goes
+    /// on at `target`. The branch is the last step of the path, and [`Self::push_bit`] is called
+    /// only after this, for the path's own direction. Returns the edge's number.
     pub(super) fn branch_edge(&mut self, target: u64, bit: u64) -> u32 {
         let here = self.edge_here(EdgeKind::Direct, target);
         self.add_edge(Edge {
@@ -87,7 +88,8 @@ impl Builder<'_, '_> {
         })
     }
 
-    /// Adds an edge, with its return addresses and quiet jumps. Returns its number.
+    /// Adds an edge from [`Self::edge_here`], with its return addresses and quiet jumps. Nothing
+    /// was added to the path or the edges since that call. Returns the edge's number.
     pub(super) fn add_edge(&mut self, edge: Edge) -> u32 {
         let number = self.site.next_edge + u32::try_from(self.edges.len()).unwrap_or(0);
         self.pushes.extend_from_slice(&self.calls[..usize::from(edge.pushes)]);
@@ -104,7 +106,7 @@ impl Builder<'_, '_> {
         self.points.push(Point { offset, index, ip: self.ip, state });
     }
 
-    /// Adds a point before an instruction of the program.
+    /// Adds a point before an instruction of the program, at which the program's state is exact.
     pub(super) fn exact_point(&mut self) {
         let r11_in_slot = !self.r11_is_program;
         self.point(State { exact: true, r11_in_slot, ..State::default() });

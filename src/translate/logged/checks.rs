@@ -272,8 +272,9 @@ fn emit_closing(emitter: &mut Emitter, to_call: &mut Vec<usize>) {
 }
 
 /// Emits code that probes, by newfstatat(2), the file that an openat(2) is about to open. Makes the
-/// call if there is none, or if it is a regular file or directory of a known device; otherwise the
-/// thread stops. Returns the address from which on all registers are the program's again.
+/// call if the probe fails, as where there is no file, or if it is a regular file or directory of a
+/// known device; otherwise the thread stops. Returns the address from which on RAX, RDX and R10,
+/// which the probe uses, are the program's again.
 fn emit_file_probe(
     emitter: &mut Emitter,
     to_call: &mut Vec<usize>,
