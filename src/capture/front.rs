@@ -27,7 +27,8 @@ pub enum RecorderEnd {
 
 /// Forks a child, which is to record. Returns `None` in the child, and sets it up to leave its
 /// program when this process, its front, ends. In this process, waits for the child's end and
-/// returns it; passes signals on to the child. Call this while the process has one thread.
+/// returns it; passes signals on to the child. Call this while the process has one thread: locks
+/// that another one has would stay locked in the child.
 pub fn record_with_front() -> Result<Option<RecorderEnd>, Error> {
     let system = |call, errno| tracee::Error::System { call, errno };
     let front = getpid();

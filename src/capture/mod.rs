@@ -2,7 +2,8 @@
 //! the others are compared with. Imported by `cli` and `session` only.
 //!
 //! Each backend is a folder. Its main loop is in `engine`, its view of the program in `process` and
-//! `thread`, and its interface for debuggers in `live`, with `debugger` and `go` below it.
+//! `thread`, and its interface for debuggers in `live`, with `debugger` and, except in `step`, `go`
+//! below it.
 
 mod backend;
 mod begin;

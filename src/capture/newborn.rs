@@ -240,7 +240,7 @@ impl Newborns {
         }
     }
 
-    /// Kills all newborn children, and waits until they have ended.
+    /// Kills all newborn children, waits until they have ended, and forgets them.
     pub(super) fn kill_all(&mut self) {
         std::mem::take(&mut self.0).into_values().for_each(Newborn::kill);
     }

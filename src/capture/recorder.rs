@@ -219,8 +219,9 @@ impl Recorder {
         self.writer.begin_log_part()
     }
 
-    /// Starts the trace of a new thread, and adds the thread to the manifest and the sideband,
-    /// unless it is there already.
+    /// Starts the trace of a new thread, and adds the thread to the manifest and the sideband. If
+    /// an ended thread had its number, continues the trace and the entry of that one, and records
+    /// no second `ThreadStart`.
     pub(super) fn add_thread(&mut self, tid: Tid) -> Result<(), recording::Error> {
         self.writer.start_thread(tid)?;
         // The kernel may give the number of an ended thread to a new one.

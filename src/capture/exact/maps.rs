@@ -271,8 +271,8 @@ impl Process {
     }
 
     /// Describes a range that mmap(2) has just mapped with `prot` and `flags`, as one mapping, and
-    /// stores its content unless that is zeros or in a stored file. Adds a note for the user if it
-    /// is shared and writable.
+    /// stores its content unless that is zeros or in a stored file. Adds a note for the user if the
+    /// range maps a file shared and writable; shared anonymous memory gets none.
     fn describe_mmap_as_one(
         &mut self,
         range: AddrRange,

@@ -28,6 +28,7 @@ impl Root {
         self.dir.join(path.strip_prefix("/").unwrap_or(path))
     }
 
+    /// Returns true if there is a file or directory at `path`.
     pub(super) fn has(&self, path: &str) -> bool {
         self.path(Path::new(path)).exists()
     }

@@ -40,9 +40,10 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Returns the settings for this CPU, or an error if it is not capable of the user's terms.
-    /// Unless these set a PSB period, takes the CPU's longest one that does not exceed
-    /// `psb_period_bytes`.
+    /// Returns the settings for this CPU. Unless the user's terms set a PSB period, takes the CPU's
+    /// longest one that does not exceed `psb_period_bytes`. Fails if the CPU is not capable of the
+    /// user's terms, if they contradict each other, or if they switch off what each recording
+    /// needs, such as `tsc=0`.
     pub(super) fn new(
         pmu: &PtPmu,
         requested: &PtConfig,

@@ -63,7 +63,9 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
     attach_with(request, pid, &mut open_cpu_pmu(request)?)
 }
 
-/// Launches a program, and records it with `pmu` until it ends.
+/// Launches a program, and records it with `pmu` until it ends: from its beginning, or from
+/// `request.start_at` on, up to which it runs natively. After an error, the program goes on
+/// natively, and this function returns at its end, so that it keeps its terminal.
 pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcome, Error> {
     let (sideband_attr, time) = SidebandAttr::probe()?;
     let (mut prepared, pid) = Prepared::launch(request, BACKEND)?;

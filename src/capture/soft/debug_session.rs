@@ -8,13 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The requests of a process's debugger, which decide where its threads stop.
 #[derive(Debug, Default)]
 pub(super) struct Debugger {
-    /// The addresses at which the debugger stops threads, before they execute the instruction.
+    /// The breakpoints: addresses at which the debugger stops threads, before they execute the
+    /// instruction. [`Self::stops()`] has those where threads leave the cache for other reasons,
+    /// too.
     pub(super) stops: BTreeSet<u64>,
     /// The thread that executes a single step; `None` if none does.
     pub(super) stepping: Option<Tid>,
-    /// True if the debugger wants the threads to stay stopped other than the one that it resumes.
+    /// True if the debugger requested that only the thread that it resumes runs (`Go::locked`).
     pub(super) others_stay: bool,
-    /// True if one thread runs alone. A thread that it creates stops at its birth then.
+    /// True if only the resumed thread runs now: for `others_stay`, or in a native step at which
+    /// the others do not get their turn. A thread that it creates stops at its birth then.
     pub(super) holds_new_threads: bool,
     /// The address after the SYSCALL that the stepping thread executes, at which it stops; `None`
     /// if it executes another instruction.
@@ -37,7 +40,7 @@ pub(super) struct Debugger {
 }
 
 impl Debugger {
-    /// Returns all addresses at which threads leave the cache: the debugger's, the end of a step,
+    /// Returns all addresses at which threads leave the cache: the breakpoints, the end of a step,
     /// and those after caught system calls.
     pub(super) fn stops(&self) -> BTreeSet<u64> {
         let after_calls = self.caught_calls.values().map(|(ip, _)| ip);

@@ -42,7 +42,8 @@ impl Process {
     }
 
     /// Returns true if a thread stops for a signal, since there is a debugger that wants to see it.
-    /// Returns false for a signal that was sent for the debugger, and forgets that it was.
+    /// Returns false for a signal that was sent for the debugger, and forgets that it was: so this
+    /// is called once for each signal.
     pub(super) fn stops_for_signal(&self, thread: &mut Thread, signal: Signo) -> bool {
         let steps = self.is_stepping(thread);
         self.debugger.as_ref().is_some_and(|debugger| {
@@ -51,7 +52,7 @@ impl Process {
         })
     }
 
-    /// Handles a thread that left the cache at `ip`, one of [`Debugger::stops`]: stops it with an
+    /// Handles a thread that left the cache at `ip`, one of [`Debugger::stops()`]: stops it with an
     /// event, or resumes it if only another thread stops there.
     pub(super) fn handle_stop_address(
         &mut self,

@@ -170,7 +170,8 @@ impl Process {
     }
 
     /// Reads the mappings again after a possible change, records changes, drops translations of
-    /// code that is gone, and searches new code for functions that the filter names.
+    /// code that is gone, translates known code of new mappings, and searches these for functions
+    /// that the filter names. Fails if it finds too many of them.
     pub(super) fn refresh_mappings(&mut self, tid: Tid) -> Result<(), Error> {
         let changes = self.mappings.refresh(
             &mut self.engine.space,

@@ -1,4 +1,8 @@
 //! Sends the records of threads to the encoder, and writes its packets to the recording.
+//!
+//! The encoder runs on another thread, and encodes records some time after they were sent. An
+//! [`Item::Flush`] requests the packets so far. In a ring, records are kept instead, and only the
+//! last ones are encoded: when their thread ends, or for a snapshot.
 
 use super::process::Process;
 use super::thread::Thread;
@@ -36,7 +40,7 @@ impl Process {
     }
 
     /// Lets the translator learn the program's frequent paths from a full buffer, if a sample is
-    /// due.
+    /// due: drops their code, which is translated anew, in a better order, when it is next reached.
     pub(super) fn learn_paths(&mut self, thread: &Thread) {
         let engine = &self.engine;
         let sample = self.sampler.sample(engine.translator(), engine.shared(), &thread.lane);
@@ -102,6 +106,7 @@ impl Process {
         if !is_full || self.tracer.is_ring() {
             return Ok(());
         }
+        // Any thread will do.
         self.tracer.become_ring(Tid(self.recorder.pid().0));
         self.recorder.note_ring_start();
         self.write_encoded()?;

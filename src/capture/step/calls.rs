@@ -1,4 +1,8 @@
 //! System calls of a stepped thread, from the call instruction to the return.
+//!
+//! A call that a signal interrupted may end with a code by which the kernel restarts it. The thread
+//! is in its `restarting_call` then: until the kernel repeats the call, which is the next call
+//! stop, or a handler begins.
 
 use super::process::Process;
 use super::thread::{Activity, Call, Thread};
@@ -45,6 +49,8 @@ pub(super) fn note_call(thread: &mut Thread) -> Result<(), Error> {
     Ok(())
 }
 
+/// Returns the call of a thread with these registers. `number` is in RAX before the call, and in
+/// `orig_rax` in it.
 fn call_of(r: &Registers, number: u64) -> Call {
     let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
     Call { number, args, is_entered: false, sets_ignored: None, is_in_path: false }
@@ -71,8 +77,8 @@ fn handle_call_start(
         Err(error) if error.is_gone() => return Ok(()),
         result => result?,
     };
-    if let Some(entry) = thread.restarting_call.take() {
-        thread.ip = entry;
+    if let Some(call_ip) = thread.restarting_call.take() {
+        thread.ip = call_ip;
         process.decode_next(thread)?;
     }
     let mut call = call.unwrap_or_else(|| call_of(&registers, registers.orig_rax));
@@ -98,7 +104,7 @@ fn handle_call_end(process: &mut Process, thread: &mut Thread, call: Call) -> Re
         result => result?,
     };
     let next = Addr(registers.rip);
-    let entry = thread.insn.take().map(|insn| {
+    let call_ip = thread.insn.take().map(|insn| {
         if !call.is_in_path {
             thread.path.retire(&insn, next);
         }
@@ -107,11 +113,13 @@ fn handle_call_end(process: &mut Process, thread: &mut Thread, call: Call) -> Re
     thread.ip = next;
     record_return(process, thread, &call)?;
     thread.trap.read_mask(thread.tracee)?;
-    thread.restarting_call = entry.filter(|_| will_restart_call(&registers));
-    thread.has_moved |= thread.restarting_call.is_none();
-    thread.returned_call = thread.restarting_call.is_none().then_some(call.number);
+    thread.restarting_call = call_ip.filter(|_| will_restart_call(&registers));
+    let restarts = thread.restarting_call.is_some();
+    thread.has_moved |= !restarts;
+    // For the debugger.
+    thread.returned_call = (!restarts).then_some(call.number);
     thread.entry_was_reported = thread.caught_call.is_some();
-    thread.caught_call = thread.caught_call.filter(|_| thread.restarting_call.is_some());
+    thread.caught_call = thread.caught_call.filter(|_| restarts);
     match thread.restarting_call {
         Some(_) if thread.is_to_stop => move_before_call(thread),
         Some(_) => resume_in_call(thread),

@@ -69,7 +69,8 @@ pub(in crate::capture) struct Thread {
     pub(super) siginfo: Option<SiginfoBytes>,
     /// The system call that the thread is in, or is about to make.
     pub(super) current_call: Option<Call>,
-    /// The address of the system call that the kernel is about to repeat, unless a handler runs.
+    /// The address of the instruction of the system call that the kernel is about to repeat, unless
+    /// a handler runs.
     pub(super) restarting_call: Option<Addr>,
     pub(super) trap: Trap,
     /// The state at the exit stop, or in the call in which the thread waits for its child.
@@ -148,7 +149,8 @@ impl Thread {
     }
 
     /// Notes that the thread is at `ip` for another reason than its own instruction, such as a
-    /// signal handler.
+    /// signal handler: adds an interrupt to its path, and forgets what was decoded and reported of
+    /// the place where it was.
     pub(super) fn divert(&mut self, ip: Addr) {
         self.path.interrupt(self.ip);
         self.ip = ip;
