@@ -43,10 +43,10 @@ struct Answer<'a> {
 type KnownCounters = BTreeMap<u64, Option<Counter>>;
 
 impl Replay {
-    /// Writes answers to the code cache for the next entries of the loaded thread `tid`, as long as
-    /// they have only effects that the cache can repeat, no goal ends the run there, and they are
-    /// before entry number `last`. Returns them. In the run that follows, the thread stops at the
-    /// instruction of the entry after them.
+    /// Writes answers to the code cache for the next entries, as long as they are of the loaded
+    /// thread `tid`, have only effects that the cache can repeat, no goal ends the run there, and
+    /// they are before entry number `last`. Returns them. In the run that follows, the thread stops
+    /// at the instruction of the entry after them.
     pub(super) fn offer_answers(
         &mut self,
         tid: Tid,

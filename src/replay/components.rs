@@ -21,7 +21,7 @@ impl Epoch {
     }
 
     /// Lets the process use AMX's tiles, unless it begins at the first instruction of its program,
-    /// as `registers` show: before a later beginning, the program may have asked for them.
+    /// as `registers` show: before a later beginning, the program may have requested them.
     pub(super) fn permit_earlier_requests(&self, registers: &Registers) -> Result<(), Error> {
         if is_first_instruction(registers) { Ok(()) } else { self.permit(XFEATURE_XTILEDATA) }
     }

@@ -160,7 +160,7 @@ impl Replay {
     ) -> Result<DiversionEnd, Error> {
         let mut waits = 0;
         loop {
-            // A distance that is too short for a budget is run up to a bound.
+            // A path may overdraw a budget, so a short distance has an exact bound instead.
             let bound = || RunLimit::Bound(Bound::Ticks(CHUNK_TICKS));
             let budget = self.epoch.engine.budget(CHUNK_TICKS);
             let distance = budget.map_or_else(bound, RunLimit::Budget);

@@ -193,7 +193,7 @@ impl Replay {
             let met = self.epoch.first_met(watching)?;
             let read = if watching.needs_decoding() {
                 let after = self.epoch.thread.tracee.registers()?;
-                watching.first_read_by(&InsnAccesses::of(&code, &before, &after))
+                watching.first_access_by(&InsnAccesses::of(&code, &before, &after))
             } else {
                 None
             };

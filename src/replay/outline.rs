@@ -34,10 +34,11 @@ impl KernelEvent {
 /// A summary of the log's entries.
 #[derive(Debug)]
 pub(super) struct Outline {
-    /// The start of each program of the run, in their order.
+    /// The place of each program's beginning, in the order of the programs.
     pub(super) starts: Vec<ProgramStart>,
-    /// For each program, the number of the first entry after its start and memory.
-    begins: Vec<u64>,
+    /// For each program, the number of the first entry after those with its start and memory: from
+    /// there on, it executes something.
+    first_entries: Vec<u64>,
     /// The number of entries before the log's first one, which were dropped.
     first: u64,
     entries: Vec<EntrySummary>,
@@ -49,7 +50,7 @@ pub(super) struct Outline {
     /// For each program, all ranges that it ever maps.
     ranges: Vec<Vec<AddrRange>>,
     /// For each keyframe, by the number of entries before it, the place where the log continues
-    /// after it. Without the keyframe with which the log begins.
+    /// after it. Includes the keyframe with which a log begins whose beginning was dropped.
     keyframes: BTreeMap<u64, Cursor>,
     /// The ranges that became foreign memory, which processes outside the recording may write, each
     /// with the number of its entry.
@@ -96,7 +97,8 @@ struct EntrySummary {
     act: Act,
 }
 
-/// The act of the kernel that an entry records.
+/// The act of the kernel that an entry records. [`Outline::event_before`] and
+/// [`Outline::event_after`] return its parts that a debugger can stop at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     /// No act that a debugger can stop at.
@@ -121,7 +123,7 @@ impl Outline {
             let start = reader.open_keyframe(outline.first)?.cursor();
             let after = cursor.clone();
             outline.starts.push(ProgramStart::Keyframe { start: start.clone(), after });
-            outline.begins.push(outline.first);
+            outline.first_entries.push(outline.first);
             outline.read_keyframe(start, &mut calls)?;
         }
         let keyframes = reader.keyframes();
@@ -141,7 +143,7 @@ impl Outline {
     fn empty(first: u64) -> Self {
         Self {
             starts: Vec::new(),
-            begins: Vec::new(),
+            first_entries: Vec::new(),
             first,
             entries: Vec::new(),
             total_ticks: 0,
@@ -178,7 +180,7 @@ impl Outline {
         self.is_finished = matches!(happening, Happening::Finish { .. });
         // Entries right after a start that belong to it move the program's beginning.
         if happening.may_follow_start()
-            && let Some(last) = self.begins.last_mut().filter(|last| **last == here)
+            && let Some(last) = self.first_entries.last_mut().filter(|last| **last == here)
         {
             *last += 1;
         }
@@ -188,7 +190,7 @@ impl Outline {
         }
         match happening {
             Happening::Start(start) => {
-                self.begins.push(here + 1);
+                self.first_entries.push(here + 1);
                 self.add_program(&start.mappings);
             }
             Happening::Call { done, .. } | Happening::Returns { done } => self.add_maps(&done.maps),
@@ -215,30 +217,30 @@ impl Outline {
         }
     }
 
-    /// Returns the first position of a moment ([`Outline::moment`]), at or after entry number
-    /// `first`: a position right after an entry or a tick.
-    pub(super) fn position_of_moment(&self, first: u64, moment: u64) -> Position {
-        // Searches for the last entry whose interval begins at or before the moment. The rest are
-        // ticks in that interval.
-        let begins = |entry: u64| self.moment(Position::after_entries(entry));
-        // A run whose end is not recorded ends after its last entry.
-        let (mut low, mut high) = (first, self.end_entry() + 1);
-        while low + 1 < high {
-            let middle = low + (high - low) / 2;
-            if begins(middle) <= moment {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        Position { entry: low, ticks: moment.saturating_sub(begins(low)), instructions: 0 }
-    }
-
     /// Returns the number of a position's moment: the ticks of all threads and the entries before
     /// it, from the log's first entry on.
     pub(super) fn moment(&self, position: Position) -> u64 {
         let ticks = self.ticks_before(position.entry).saturating_add(position.ticks);
         ticks.saturating_add(position.entry.saturating_sub(self.first))
+    }
+
+    /// Returns the first position of a moment ([`Outline::moment`]), at or after entry number
+    /// `first`: a position right after an entry or a tick.
+    pub(super) fn position_of_moment(&self, first: u64, moment: u64) -> Position {
+        // Searches for the last entry whose interval begins at or before the moment. The rest are
+        // ticks in that interval.
+        let start_of = |entry: u64| self.moment(Position::after_entries(entry));
+        // A run whose end is not recorded ends after its last entry.
+        let (mut low, mut high) = (first, self.end_entry() + 1);
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            if start_of(middle) <= moment {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Position { entry: low, ticks: moment.saturating_sub(start_of(low)), instructions: 0 }
     }
 
     /// Returns the number of the log's first entry, which is the number of entries that were
@@ -281,8 +283,9 @@ impl Outline {
         (from..self.len()).find(|entry| self.thread_of(*entry) == Some(tid))
     }
 
-    /// Returns the number of the program that an entry belongs to: the last one that began before
-    /// it. An execve(2)'s own entry belongs to the program before.
+    /// Returns the number of the program that an entry belongs to, which an [`super::epoch::Epoch`]
+    /// repeats: the last one that began before the entry. An execve(2)'s own entry belongs to the
+    /// program before.
     pub(super) fn epoch_of(&self, entry: u64) -> usize {
         self.starts.partition_point(|start| start.is_before(entry)).saturating_sub(1)
     }
@@ -291,12 +294,12 @@ impl Outline {
     pub(super) fn epoch_before(&self, position: Position) -> usize {
         // A program that begins right at the position has executed nothing before it.
         let begins = |entry: &u64| Position::after_entries(*entry) < position;
-        self.begins.partition_point(begins).saturating_sub(1)
+        self.first_entries.partition_point(begins).saturating_sub(1)
     }
 
     /// Returns the position of the first instruction of a program.
     pub(super) fn first_position_of(&self, number: usize) -> Position {
-        Position::after_entries(self.begins.get(number).copied().unwrap_or(0))
+        Position::after_entries(self.first_entries.get(number).copied().unwrap_or(0))
     }
 
     /// Returns all ranges that a program ever maps.
@@ -358,18 +361,20 @@ impl Outline {
     /// Returns true if a part of a range became *foreign* memory of program `number` before entry
     /// `before`: processes outside the recording may write it.
     pub(super) fn is_foreign(&self, number: usize, before: u64, range: AddrRange) -> bool {
-        let begin = self.begins.get(number).copied().unwrap_or(0);
+        let begin = self.first_entries.get(number).copied().unwrap_or(0);
         let mut foreign = self.foreign.iter().filter(|(entry, _)| (begin..before).contains(entry));
         foreign.any(|(_, foreign)| foreign.overlaps(range))
     }
 
-    /// Returns the ticks of all threads in the whole run.
+    /// Returns the ticks of all threads in the run, from the log's first entry on.
     pub(super) fn total_ticks(&self) -> u64 {
         self.total_ticks
     }
 
-    /// Returns true if all entries from number `first` to before `end` are of one thread, which
-    /// executes no ticks between them. False if the log has none of them.
+    /// Returns true if all entries from number `first` to before `end` are of one thread, and no
+    /// ticks are executed from the position after `first` entries to that after `end` entries: also
+    /// none before entry `first` itself. False if there are no such entries, or the log ends before
+    /// `end`.
     pub(super) fn are_at_one_place(&self, first: u64, end: u64) -> bool {
         let index =
             |entry: u64| usize::try_from(entry.saturating_sub(self.first)).unwrap_or(usize::MAX);

@@ -59,8 +59,8 @@ impl Replay {
         arrived.map(|_| ())
     }
 
-    /// Runs to the end, keeps checkpoints, and checks the registers there. Returns false if it was
-    /// interrupted.
+    /// Runs to `end`, the position of the run's end, keeps checkpoints, and checks the registers
+    /// there. Returns false if it was interrupted.
     fn run_to_end_with_checkpoints(
         &mut self,
         end: Position,

@@ -191,12 +191,12 @@ impl Replay {
         self.outline.files()
     }
 
-    /// Returns the ticks of all threads before a position.
+    /// Returns the ticks of all threads before a position, from the log's first entry on.
     pub fn ticks_before(&self, position: Position) -> u64 {
         self.outline.ticks_before(position.entry).saturating_add(position.ticks)
     }
 
-    /// Returns the ticks of all threads in the whole run.
+    /// Returns the ticks of all threads in the run, from the log's first entry on.
     pub fn total_ticks(&self) -> u64 {
         self.outline.total_ticks()
     }

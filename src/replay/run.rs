@@ -181,7 +181,9 @@ impl Replay {
     }
 
     /// Runs the thread of the next entry to the entry's site, or to `until` if that is before it.
-    /// Returns the reason if the run ended earlier.
+    /// If the site is a hook, may pass that entry and others that the code cache answers
+    /// ([`Self::run_to_hook`]): the thread is then at the site of the entry at which the cursor is.
+    /// Returns the reason if the run ended earlier. Keeps checkpoints that are due.
     fn run_interval(
         &mut self,
         until: Option<(u64, u64)>,

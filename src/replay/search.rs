@@ -77,7 +77,7 @@ impl Replay {
     /// an act of the kernel that is a goal, or [`MoveEnd::Target`] for nothing. Returns
     /// [`MoveEnd::NoMoreHistory`] at the thread's first instruction. The stops of `goals` have no
     /// effect. From the end of the run, this may take long ([`Replay::prepare`]); if the user
-    /// interrupts that, the replay stays at the end.
+    /// interrupts that, the replay stays at the end, and this returns [`MoveEnd::Interrupted`].
     pub fn step_back(
         &mut self,
         tid: Tid,
@@ -102,7 +102,7 @@ impl Replay {
         };
         let read = || {
             let code = self.bytes_at(before.rip.into());
-            watching.first_read_by(&InsnAccesses::of(&code, &before, &after))
+            watching.first_access_by(&InsnAccesses::of(&code, &before, &after))
         };
         if let Some(number) = changed.or_else(|| if is_executed { read() } else { None }) {
             return Ok(MoveEnd::Watch(number));

@@ -1,5 +1,6 @@
 //! Single instructions, executed by the CPU in the program's own code, and walks over several of
-//! them within a tick. A REP instruction counts as one, with all its iterations.
+//! them before the next tick. A REP instruction counts as one, with all its iterations, and is
+//! executed in the code cache.
 
 use super::error::Error;
 use super::goals::{EngineEvent, MoveEnd};
@@ -13,7 +14,7 @@ use crate::recording::log::Place;
 use crate::tracee::{SiginfoBytes, siginfo, wait_for};
 use crate::translate::{Bound, Hook, is_tick};
 
-/// The maximum number of steps within a tick: its paths are shorter.
+/// The maximum number of steps up to the next tick: paths without one are shorter.
 const LONGEST_WALK: u64 = 1 << 20;
 
 /// A function that is called before the instruction at an address, and returns the reason to end
@@ -67,11 +68,12 @@ impl Replay {
     }
 
     /// Executes all iterations of a REP instruction in the code cache, and counts it as one.
-    /// Returns false if it faults. A step of the CPU would stop after each iteration.
+    /// Returns false if it faults.
     fn execute_rep(&mut self) -> Result<bool, Error> {
         let (ip, instructions) = (self.ip()?, self.instructions);
         while self.ip()? == ip {
             let one = Bound::Instructions(1);
+            // While the path of a run is made, the code records it.
             let faults = if self.code == CodeKind::Rerecording {
                 let run =
                     self.epoch.engine.rerun(&mut self.epoch.thread, RerunLimit::Bound(one))?;
@@ -125,10 +127,11 @@ impl Replay {
     pub(super) fn walk_to(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
         let _pinned = PinGuard::begin();
         let ticks = self.ticks;
-        while self.ip()? != place.ip
-            && self.ticks == ticks
-            && self.run_straight(u64::MAX, Some(place.ip))? != StraightRun::NeedsSteps
-        {}
+        while self.ip()? != place.ip && self.ticks == ticks {
+            if self.run_straight(u64::MAX, Some(place.ip))? == StraightRun::NeedsSteps {
+                break;
+            }
+        }
         self.walk_checking(tid, place, &mut |_, _| Ok(None)).map(|_| ())
     }
 

@@ -1,6 +1,6 @@
-//! Executes several instructions of a tick in one run. A *tick* here is the instructions from one
-//! counted branch to the next. Only the last of them has more than one successor, so the code alone
-//! says where they are, and the address after the run how many were executed.
+//! Executes several instructions up to the next tick in one run. Before that counted branch, no
+//! instruction has more than one successor, so the code alone says where they are, and the address
+//! after the run how many were executed.
 
 use super::error::Error;
 use super::process::Replay;
@@ -30,8 +30,8 @@ pub(super) enum StraightRun {
 }
 
 impl Replay {
-    /// Executes at most `most` instructions of the loaded thread's tick in one run, up to the one at
-    /// `until`, a hook or a tick, none of which it executes. Counts them.
+    /// Executes at most `most` instructions of the loaded thread in one run, up to the one at
+    /// `until`, a hook, a tick or a far branch, none of which it executes. Counts them.
     pub(super) fn run_straight(
         &mut self,
         most: u64,
@@ -59,7 +59,7 @@ impl Replay {
     }
 
     /// Returns the addresses of at most `most` next instructions of the loaded thread, up to
-    /// `until`, a hook, a tick or an indirect branch; and last, the address where these lead.
+    /// `until`, a hook, a tick or a far branch; and last, the address where these lead.
     fn addresses_ahead(&self, most: usize, until: Option<Addr>) -> Result<Vec<Addr>, Error> {
         let mut ip = self.ip()?;
         let mut path = vec![ip];

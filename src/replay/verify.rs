@@ -192,8 +192,9 @@ fn difference_of_extended(own: &[u8], other: &[u8]) -> Option<usize> {
 }
 
 impl Epoch {
-    /// Returns the differences of threads, mappings and memory between this process and another, a
-    /// sentence each, at most about 20. Leaves out pages for which `is_foreign` returns true.
+    /// Returns the differences of threads, mappings and memory between this process, which a
+    /// keyframe was loaded into, and another, which is at that position of the replay: a sentence
+    /// each, at most about 20. Leaves out pages for which `is_foreign` returns true.
     fn differences_from(&self, other: &Self, is_foreign: &dyn Fn(Addr) -> bool) -> Vec<String> {
         let mut differences = Vec::new();
         let (own, others): (Vec<Tid>, Vec<Tid>) =
@@ -312,13 +313,14 @@ impl Epoch {
     }
 }
 
-/// Returns a sentence that names the registers of a thread that differ, with both values.
-fn difference_of_registers(tid: Tid, own: &Registers, recorded: &Registers) -> String {
-    let pairs = own.to_words().into_iter().zip(recorded.to_words());
+/// Returns a sentence that names the registers of a thread that differ: it has those of `own`, and
+/// had those of `other`.
+fn difference_of_registers(tid: Tid, own: &Registers, other: &Registers) -> String {
+    let pairs = own.to_words().into_iter().zip(other.to_words());
     let named = Registers::NAMES.into_iter().zip(pairs).filter(|(name, _)| *name != "orig_rax");
     let others: Vec<String> = named
-        .filter(|(_, (own, recorded))| own != recorded)
-        .map(|(name, (own, recorded))| format!("{name} {own:#x}, and was {recorded:#x}"))
+        .filter(|(_, (own, other))| own != other)
+        .map(|(name, (own, other))| format!("{name} {own:#x}, and was {other:#x}"))
         .collect();
     format!("thread {tid} has {}", others.join("; "))
 }

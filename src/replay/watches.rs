@@ -102,9 +102,10 @@ impl Watching {
         self.needs_decoding
     }
 
-    /// Returns the index of the first watch of reads ([`WatchKind::Read`], [`WatchKind::Access`])
-    /// that an executed instruction met.
-    pub(super) fn first_read_by(&self, insn: &InsnAccesses) -> Option<usize> {
+    /// Returns the index of the first watch that an executed instruction met by its accesses,
+    /// whatever the value: a [`WatchKind::Read`] by a read, a [`WatchKind::Access`] by a read or a
+    /// write. Other watches are found by their bytes ([`Epoch::changed`]).
+    pub(super) fn first_access_by(&self, insn: &InsnAccesses) -> Option<usize> {
         let is_among = |ranges: &[AddrRange], watch: &Watch| {
             ranges.iter().any(|range| range.overlaps(watch.range))
         };
@@ -155,7 +156,7 @@ impl Epoch {
         Ok(watching)
     }
 
-    /// Protects the watched pages, again where a write has opened them.
+    /// Write-protects the watched pages, again where a write has opened them.
     fn protect(&mut self, watching: &Watching) -> Result<(), Error> {
         self.engine.write_protect(self.thread.tracee, &watching.pages)?;
         Ok(())
