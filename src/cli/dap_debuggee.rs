@@ -53,7 +53,8 @@ pub(super) fn open_recording(name: Option<&Path>) -> Result<Debuggee, Failure> {
     Ok(Debuggee { open_asked, ..server.debuggee(commands, (found, temporary)) })
 }
 
-/// Starts a program under a server for the adapter's gdb.
+/// Starts a program under a server for the adapter's gdb, and records it exactly, into a temporary
+/// directory.
 pub(super) fn open_program(program: &Program) -> Result<Debuggee, Failure> {
     let name = program.command.first().ok_or("`program` is empty")?;
     let named = program.directory.as_ref().map(|dir| dir.join(name)).filter(|path| path.is_file());
@@ -77,7 +78,8 @@ pub(super) fn open_program(program: &Program) -> Result<Debuggee, Failure> {
     open_live(request, Start::Again, Some(&file), temporary)
 }
 
-/// Attaches a server for the adapter's gdb to a process.
+/// Attaches a server for the adapter's gdb to a process, and records it exactly from then on, into
+/// a temporary directory.
 pub(super) fn open_process(pid: i32) -> Result<Debuggee, Failure> {
     let temporary = Temporary::create()?;
     let request = serve::live_request(None, Vec::new(), temporary.dir().join("program"));

@@ -55,6 +55,7 @@ pub(super) fn run(arguments: &ask_arguments::Diff) -> Result<ExitCode, Failure> 
     let code = answer.end(&nothing)?;
     report_rest(&compared);
     let is_same = compared.reported + compared.in_libraries + compared.lone_threads == 0;
+    // An error: the user interrupted the comparison.
     Ok(if code == ExitCode::from(EXIT_ERROR) || is_same {
         code
     } else {
@@ -91,8 +92,8 @@ impl DifferenceText<'_> {
         Position::text(step.position, self.are_exact[side])
     }
 
-    /// Returns the number of instructions that each run executed between the difference and the
-    /// meeting; `None` if the runs do not meet again.
+    /// Returns the number of instructions that each run executed after the difference and before
+    /// the meeting, from `next` on; `None` if the runs do not meet again.
     fn instructions(&self) -> Option<[u64; 2]> {
         let meeting = self.found.meeting.as_ref()?;
         let next = |side: usize| self.found.next[side].as_ref().map(|next| next.index);

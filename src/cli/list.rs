@@ -48,7 +48,8 @@ fn last_name(reader: &Reader) -> Option<&str> {
     (!name.is_empty() && !program.starts_with(name.as_str())).then_some(name)
 }
 
-/// Returns the ending of the run, in a few words.
+/// Returns how the run ended, and its length in instructions, or in entries and ticks of the log,
+/// such as `exit 0, 1234 instructions`. Says so if the recording is cut.
 pub(super) fn ending_text(reader: &Reader) -> String {
     let Some(end) = &reader.manifest().end else {
         return "cut: the recorder was killed, or is still running".to_owned();

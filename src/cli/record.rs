@@ -362,7 +362,8 @@ fn exit_code(outcome: &Outcome) -> ExitCode {
     }
 }
 
-/// Returns a signal's name, or its number for a real-time signal.
+/// Returns a signal's name, such as `SIGSEGV`; `signal N` for one without a name, such as a
+/// real-time signal.
 pub(super) fn signal_name(number: i32) -> String {
     nix::sys::signal::Signal::try_from(number)
         .map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned())
