@@ -134,10 +134,25 @@ impl Emitter {
     /// Emits a jump that is taken if RDX is not `value`, and is still to be aimed. Returns its
     /// field. The code overwrites RCX.
     pub(super) fn jump_if_rdx_is_not(&mut self, value: u64) -> usize {
-        self.set_rcx(value.wrapping_neg());
-        // lea rcx, [rcx + rdx]; jrcxz over the jump
-        self.put(&[0x48, 0x8d, 0x0c, 0x11, 0xe3, 5]);
+        self.set_rcx_to_rdx_minus(value);
+        // jrcxz over the jump
+        self.put(&[0xe3, 5]);
         self.jump_from_here()
+    }
+
+    /// Emits code that sets RCX to RDX minus `value`: half as long for a value below 2 GiB, as the
+    /// addresses of programs that are not position-independent are.
+    pub(super) fn set_rcx_to_rdx_minus(&mut self, value: u64) {
+        let negative = value.wrapping_neg();
+        if let Ok(displacement) = i32::try_from(negative.cast_signed()) {
+            // lea rcx, [rdx - value]
+            self.put(&[0x48, 0x8d, 0x8a]);
+            self.put(&displacement.to_le_bytes());
+        } else {
+            self.set_rcx(negative);
+            // lea rcx, [rcx + rdx]
+            self.put(&[0x48, 0x8d, 0x0c, 0x11]);
+        }
     }
 
     /// Emits a jump that is always taken, and is still to be aimed. Returns its field.
@@ -282,6 +297,14 @@ mod tests {
         assert_eq!(text(|e| e.load(Gpr::Rcx, 8)), "mov %gs:8,%rcx");
         assert_eq!(text(|e| e.jump_slot(0x40)), "jmpq *%gs:0x40");
         assert_eq!(text(Emitter::jump_by_target), "movzwl %dx,%ecx; jmpq *%gs:0x11000(,%rcx,8)");
+    }
+
+    #[test]
+    fn low_addresses_are_compared_by_one_instruction() {
+        let low = text(|e| e.set_rcx_to_rdx_minus(0x8000_0000));
+        assert_eq!(low, "lea -0x80000000(%rdx),%rcx");
+        let high = text(|e| e.set_rcx_to_rdx_minus(0x8000_0001));
+        assert_eq!(high, "movabs $0xFFFFFFFF7FFFFFFF,%rcx; lea (%rcx,%rdx),%rcx");
     }
 
     #[test]

@@ -33,9 +33,12 @@ const FLAGS: usize = 0;
 const BUDGET: usize = 11;
 const FS_BASE: usize = 1 + PUSHED.len();
 const ADDRESS: usize = 2 + PUSHED.len();
+/// The number of pushed words.
+const PUSHED_WORDS: u32 = 18;
+const _: () = assert!(PUSHED_WORDS as usize == ADDRESS + 1);
 const WORD_BYTES: u32 = 8;
 /// The offset in a thread's area of the lowest word that is pushed: the address of the code.
-const LOWEST: u32 = slots::GLANCE_END - (ADDRESS as u32 + 1) * WORD_BYTES;
+const LOWEST: u32 = slots::GLANCE_END - PUSHED_WORDS * WORD_BYTES;
 /// Bytes of an action for `rt_sigaction`.
 const ACTION_BYTES: u32 = 32;
 const _: () = assert!(

@@ -251,8 +251,8 @@ mod tests {
         emitter.record(7);
         emitter.jump_by_target();
         let entry = emitter.here();
-        emitter.set_rcx(target.wrapping_neg());
-        emitter.put(&[0x48, 0x8d, 0x0c, 0x11, 0xe3, 1, 0xf4]);
+        emitter.set_rcx_to_rdx_minus(target);
+        emitter.put(&[0xe3, 1, 0xf4]);
         emitter.load(Gpr::Rcx, slots::RCX);
         emitter.load(Gpr::Rdx, slots::RDX);
         emitter.record_with_time(9);

@@ -112,11 +112,12 @@ impl Evaluator<'_> {
                 Kind::Structure(members) | Kind::Union(members) => {
                     parts.extend(members.iter().map(|member| Ty::or_void(member.type_id)));
                 }
-                Kind::Array { is_vector: true, .. } => {
-                    if self.size_of(&ty).is_none_or(|size| size > IN_REGISTERS) {
-                        return true;
-                    }
+                Kind::Array { is_vector: true, .. }
+                    if self.size_of(&ty).is_none_or(|size| size > IN_REGISTERS) =>
+                {
+                    return true;
                 }
+                Kind::Array { is_vector: true, .. } => {}
                 Kind::Array { element, .. } => parts.push(Ty::or_void(*element)),
                 _ => {}
             }

@@ -76,8 +76,16 @@ impl Builder<'_, '_> {
         self.stubs.push(Stub::Direct { field, edge, target, r11_is_program });
     }
 
-    /// Emits `push [rip + literal]`: the stack gets the program's return address, not the cache's.
+    /// Emits the push of an address of the program: the stack gets the program's return address,
+    /// not the cache's.
     pub(super) fn push_return_address(&mut self, address: u64) {
+        if let Ok(low) = i32::try_from(address) {
+            // push address
+            self.emitter.put(&[0x68]);
+            self.emitter.put(&low.to_le_bytes());
+            return;
+        }
+        // push [rip + literal]
         self.emitter.put(&[0xff, 0x35]);
         let field = self.emitter.reserve_rel32();
         self.literals.push((field, address));

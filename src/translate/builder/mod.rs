@@ -306,9 +306,9 @@ impl Builder<'_, '_> {
     /// slot's chain.
     fn prologue(&mut self) -> (u64, usize) {
         let emitter = &mut self.emitter;
-        emitter.set_rcx(self.start.wrapping_neg());
-        // lea rcx, [rcx + rdx]; jrcxz over the jump; jmp [rip + chain]
-        emitter.put(&[0x48, 0x8d, 0x0c, 0x11, 0xe3, 0x06, 0xff, 0x25]);
+        emitter.set_rcx_to_rdx_minus(self.start);
+        // jrcxz over the jump; jmp [rip + chain]
+        emitter.put(&[0xe3, 0x06, 0xff, 0x25]);
         let chain_field = emitter.reserve_rel32();
         let accepted = emitter.here();
         emitter.load(Gpr::Rcx, slots::RCX);
