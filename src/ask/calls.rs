@@ -213,18 +213,18 @@ impl Walker<'_> {
                     let kind = returned.map_or(StepKind::Lost, |index| StepKind::Returned {
                         instructions: index.saturating_sub(open.data.index),
                     });
-                    let ip = item.next_ip().unwrap_or_default();
+                    let ip = item.ip().unwrap_or_default();
                     steps.extend(open.data.number.map(|number| CallStep { number, ip, kind }));
                     None
                 }
             });
+            for step in steps.drain(..) {
+                sender.send(item.position(), step)?;
+            }
             let Visit::Block { index, code, .. } = item.visit else {
                 return ControlFlow::Continue(());
             };
-            sender.count_step(|| item.clock.position(*index))?;
-            for step in steps.drain(..) {
-                sender.send(item.clock.position(*index), step)?;
-            }
+            sender.count_step(|| item.position())?;
             if let Some(open) = tracker.innermost()
                 && let Some(body) = open.data.body
                 && let Some(at) = code.addrs().iter().position(|addr| *addr == body)

@@ -138,11 +138,22 @@ impl<'a> Clock<'a> {
     /// Returns the position of the thread's instruction `index`, which has to be in the block that
     /// the walk is at.
     pub(super) fn position(&self, index: u64) -> u64 {
+        self.position_after_entries(index, |place| place.index <= index)
+    }
+
+    /// Returns the position at which the thread reached its instruction `index`, before the entries
+    /// of the log there. These include a signal that interrupts the instruction.
+    pub(super) fn position_before_entries(&self, index: u64) -> u64 {
+        self.position_after_entries(index, |place| place.index < index)
+    }
+
+    /// Returns the position of instruction `index`, after the entries for which `is_before` holds.
+    fn position_after_entries(&self, index: u64, is_before: impl Fn(&TimedPlace) -> bool) -> u64 {
         match self {
             Self::Exact { places, moment, tick_start } => {
                 // The next places may be inside the current block: an instruction with a hidden
                 // input is an entry of the log, and ends no block.
-                let inside = places.iter().take_while(|place| place.index <= index);
+                let inside = places.iter().take_while(|place| is_before(place));
                 let last = inside.filter(|place| place.begins_tick).last();
                 let (moment, tick_start) = match last {
                     Some(place) => (place.moment, place.index),

@@ -45,7 +45,7 @@ impl Asked {
                 }
                 Change::Ended(open, returned) => {
                     if open.data && returned.is_some() {
-                        sites.returns.extend(item.next_ip());
+                        sites.returns.extend(item.ip());
                     }
                     None
                 }

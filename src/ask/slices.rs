@@ -113,11 +113,11 @@ impl ThreadWalk<'_, '_> {
         let functions = self.functions;
         let name = |ip: Addr| functions.name_at(ip).unwrap_or_else(|| ip.to_string().into());
         let (asked, tid) = (self.asked, self.tid);
-        let time_of = |index| asked.timeline.global_of(tid, index).unwrap_or(0);
+        let end_time = asked.end_time(tid, asked.timeline.instructions(tid));
+        let time_of = |index| asked.timeline.global_of(tid, index).unwrap_or(end_time);
         let mut tracker: Tracker<()> = Tracker::default();
         let (mut events, mut items) = (Vec::new(), 0_u64);
-        let count = asked.timeline.instructions(tid);
-        let mut end = WalkEnd { at: asked.end_time(tid, count), is_whole: true };
+        let mut end = WalkEnd { at: end_time, is_whole: true };
         let mut result = Ok(());
         let _ = asked.path(tid).walk(functions, &mut |item| {
             let (Visit::Block { index, .. }
@@ -125,7 +125,7 @@ impl ThreadWalk<'_, '_> {
             | Visit::Gap { index, .. }) = item.visit;
             tracker.process(item, &mut |change| match change {
                 Change::Began(begins) => {
-                    let position = item.clock.position(*index);
+                    let position = item.position();
                     let function = name(begins.ip);
                     let at = time_of(begins.index);
                     events.push(SliceEvent::Begin { at, position, function });

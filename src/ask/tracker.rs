@@ -4,7 +4,6 @@
 //! counts the depth of the calls that the path shows; a tail call begins another activation at the
 //! same depth. An activation is open as long as the depth is not lower than its own.
 
-use super::blocks::BlockFacts;
 use super::walk::PathItem;
 use crate::common::Addr;
 use crate::flow::Exit;
@@ -60,11 +59,12 @@ pub(super) struct Tracker<T> {
     trace: CallTrace,
     /// The open activations, outermost first, without those that were skipped.
     open: Vec<OpenActivation<T>>,
-    /// The end of the last block.
+    /// The end of the last block, or the instruction that was interrupted since.
     last_end: BlockEnd,
 }
 
-/// The end of a block; all `None` if there was no block yet.
+/// The end of a block; all `None` if there was no block yet. An instruction that is interrupted
+/// before it executes counts as a block without an exit.
 #[derive(Debug, Default)]
 struct BlockEnd {
     /// The address of the block's last instruction.
@@ -112,9 +112,9 @@ impl<T> Tracker<T> {
     ) {
         let arrival = self.trace.visit(item.visit);
         let (Visit::Block { index, span, .. }, Some(block)) = (item.visit, item.block) else {
-            return;
+            return self.process_event(arrival, item, changed);
         };
-        let is_tail_call = self.last_end.is_tail_call(span.ip, block);
+        let is_tail_call = self.last_end.is_tail_call(span.ip, block.function);
         let depth = self.trace.depth();
         // Most blocks change nothing.
         if arrival.is_some() || is_tail_call || self.open.last().is_some_and(|of| of.depth > depth)
@@ -126,6 +126,22 @@ impl<T> Tracker<T> {
             exit: Some(span.exit),
             function: block.last_function,
         };
+    }
+
+    /// Processes an event. If it interrupts an instruction, the path had reached that: a call or
+    /// return that led there is complete before the event.
+    #[inline(never)]
+    fn process_event(
+        &mut self,
+        arrival: Option<Arrival>,
+        item: &PathItem<'_>,
+        changed: &mut dyn FnMut(Change<T>) -> Option<T>,
+    ) {
+        let (Visit::Event { index, .. }, Some(ip)) = (item.visit, item.ip()) else { return };
+        let function = item.functions.at(ip).map(|function| function.start);
+        let is_tail_call = self.last_end.is_tail_call(ip, function);
+        self.change(arrival, is_tail_call, (ip, *index), changed);
+        self.last_end = BlockEnd { site: Some(ip), exit: None, function };
     }
 
     /// Ends and begins activations before the thread's instruction `index`, which is at `ip`.
@@ -216,10 +232,10 @@ impl<T> Tracker<T> {
 }
 
 impl BlockEnd {
-    /// Returns true if a jump at the end of this block led to `block`, at `ip`, which is the first
-    /// instruction of another function.
-    fn is_tail_call(&self, ip: Addr, block: &BlockFacts) -> bool {
-        block.function == Some(ip)
+    /// Returns true if a jump at the end of this block led to `ip`, which is in `function` and is
+    /// the first instruction of another function than the jump's.
+    fn is_tail_call(&self, ip: Addr, function: Option<Addr>) -> bool {
+        function == Some(ip)
             && matches!(self.exit, Some(Exit::Jmp | Exit::JmpIndirect | Exit::Taken))
             && self.function.is_some_and(|own| own != ip)
     }

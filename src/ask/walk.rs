@@ -4,6 +4,7 @@ use super::blocks::{BlockFacts, Blocks};
 use super::clock::{Clock, TimedPlaces};
 use super::functions::Functions;
 use crate::common::{Addr, Tid};
+use crate::flow::EventKind;
 use crate::timeline::{Timeline, Visit};
 use std::ops::ControlFlow;
 
@@ -24,14 +25,32 @@ pub(super) struct PathItem<'a> {
     pub(super) is_new: bool,
     /// Converts the numbers of instructions to positions; only for instructions of this item.
     pub(super) clock: &'a Clock<'a>,
+    pub(super) functions: &'a Functions<'a>,
 }
 
 impl PathItem<'_> {
-    /// Returns the address of the item's first instruction; `None` if the item is no block.
-    pub(super) fn next_ip(&self) -> Option<Addr> {
+    /// Returns the address of the block's first instruction, or of the instruction that the event
+    /// interrupted before it executed; `None` for other items.
+    pub(super) fn ip(&self) -> Option<Addr> {
         match self.visit {
             Visit::Block { span, .. } => Some(span.ip),
-            _ => None,
+            Visit::Event { event, .. } => match event.kind {
+                EventKind::AsyncDisabled { at, .. } | EventKind::AsyncBranch { from: at, .. } => {
+                    Some(at)
+                }
+                _ => None,
+            },
+            Visit::Gap { .. } => None,
+        }
+    }
+
+    /// Returns the position of the instruction at [`Self::ip`].
+    pub(super) fn position(&self) -> u64 {
+        match self.visit {
+            Visit::Block { index, .. } => self.clock.position(*index),
+            Visit::Event { index, .. } | Visit::Gap { index, .. } => {
+                self.clock.position_before_entries(*index)
+            }
         }
     }
 }
@@ -49,12 +68,13 @@ impl ThreadPath<'_> {
         self.timeline.visit(self.tid, 0, &mut |visit| {
             let Visit::Block { index, span, code, .. } = &visit else {
                 let clock = &clock;
-                return visitor(&PathItem { visit: &visit, block: None, is_new: false, clock });
+                let (block, is_new) = (None, false);
+                return visitor(&PathItem { visit: &visit, block, is_new, clock, functions });
             };
             clock.advance_to(*index);
             blocks.pass(span, code);
             let (block, is_new) = (blocks.last(), blocks.is_new());
-            visitor(&PathItem { visit: &visit, block, is_new, clock: &clock })?;
+            visitor(&PathItem { visit: &visit, block, is_new, clock: &clock, functions })?;
             // Places up to the tick come before it.
             if block.is_some_and(|block| block.ticks) {
                 let after = index + u64::from(span.insns);

@@ -4,6 +4,7 @@
 use super::visit::Visit;
 use crate::common::Addr;
 use crate::flow::{EventKind, Exit};
+use crate::insn::MAX_INSN_BYTES;
 
 /// A bound on the memory that an unbounded recursion takes.
 const DEPTH_LIMIT: usize = 4 << 20;
@@ -40,7 +41,18 @@ pub struct CallTrace {
     /// The return addresses of the open calls, innermost last. A signal handler counts as a call,
     /// from the instruction that it interrupted.
     returns: Vec<Addr>,
+    /// The signal handlers among the open calls, innermost last.
+    handlers: Vec<OpenHandler>,
     last: Transfer,
+}
+
+/// An open signal handler.
+#[derive(Clone, Copy, Debug)]
+struct OpenHandler {
+    /// The handler's place among the open calls.
+    place: usize,
+    /// The address of the instruction that the signal interrupted.
+    site: Addr,
 }
 
 /// The last transfer of control, from which the kind of the next arrival follows.
@@ -61,7 +73,7 @@ enum Transfer {
 
 impl Default for CallTrace {
     fn default() -> Self {
-        Self { returns: Vec::new(), last: Transfer::Unknown }
+        Self { returns: Vec::new(), handlers: Vec::new(), last: Transfer::Unknown }
     }
 }
 
@@ -71,7 +83,8 @@ impl CallTrace {
         self.returns.len()
     }
 
-    /// Processes the next item of the path; returns an arrival if the item enters a function.
+    /// Processes the next item of the path; returns an arrival if the item enters a function. The
+    /// item may be an event that interrupts the function before its first instruction executes.
     #[inline]
     pub fn visit(&mut self, visit: &Visit<'_>) -> Option<Arrival> {
         match visit {
@@ -90,17 +103,19 @@ impl CallTrace {
                 }
                 arrival
             }
-            Visit::Event { event, .. } => {
-                match event.kind {
-                    EventKind::AsyncDisabled { at, .. }
-                    | EventKind::AsyncBranch { from: at, .. } => {
-                        self.last = Transfer::Kernel { site: at, next: at };
-                    }
-                    EventKind::Overflow { .. } => self.last = Transfer::Unknown,
-                    _ => {}
+            Visit::Event { index, event, .. } => match event.kind {
+                // The interrupted instruction had been reached, though it did not execute.
+                EventKind::AsyncDisabled { at, .. } | EventKind::AsyncBranch { from: at, .. } => {
+                    let arrival = self.arrive(*index, at);
+                    self.last = Transfer::Kernel { site: at, next: at };
+                    arrival
                 }
-                None
-            }
+                EventKind::Overflow { .. } => {
+                    self.last = Transfer::Unknown;
+                    None
+                }
+                _ => None,
+            },
             Visit::Gap { .. } => {
                 self.last = Transfer::Unknown;
                 None
@@ -117,16 +132,20 @@ impl CallTrace {
             // A call to the next instruction reads the IP; nothing returns from it.
             Transfer::Call { next } if next == ip => return None,
             Transfer::Kernel { site, next } if ip == next || ip == site => return None,
-            // A return, or sigreturn(2) at the end of a signal handler.
-            Transfer::Kernel { .. } | Transfer::Return if self.return_to(ip) => return None,
+            // sigreturn(2) at the end of a signal handler.
+            Transfer::Kernel { .. } if self.resume_at(ip) => return None,
+            Transfer::Return if self.return_to(ip) => return None,
             Transfer::Unknown => ArrivalKind::Start,
             Transfer::Return => ArrivalKind::Return,
             Transfer::Call { next } => {
                 self.push(next);
                 ArrivalKind::Call
             }
-            Transfer::Kernel { next, .. } => {
+            Transfer::Kernel { site, next } => {
+                self.handlers.push(OpenHandler { place: self.returns.len(), site });
                 self.push(next);
+                // Drops the handler if its call exceeds the bound.
+                self.truncate(self.returns.len());
                 ArrivalKind::Signal
             }
         };
@@ -142,8 +161,91 @@ impl CallTrace {
     /// Pops the innermost call that returns to `ip`, and all calls inside it. Returns false if
     /// there is none.
     fn return_to(&mut self, ip: Addr) -> bool {
-        let Some(at) = self.returns.iter().rposition(|next| *next == ip) else { return false };
-        self.returns.truncate(at);
+        let Some(place) = self.returns.iter().rposition(|next| *next == ip) else { return false };
+        self.truncate(place);
         true
+    }
+
+    /// Pops the innermost signal handler that resumes the program at `ip`, and all calls inside it:
+    /// the kernel restarts the interrupted instruction or continues after it, and a handler of a
+    /// fault may skip it. Returns false if there is none.
+    fn resume_at(&mut self, ip: Addr) -> bool {
+        let is_resumed =
+            |handler: &&OpenHandler| ip.wrapping_sub(handler.site.0).0 <= MAX_INSN_BYTES as u64;
+        let Some(place) = self.handlers.iter().rev().find(is_resumed).map(|found| found.place)
+        else {
+            return false;
+        };
+        self.truncate(place);
+        true
+    }
+
+    /// Drops all open calls but the outermost `count`.
+    fn truncate(&mut self, count: usize) {
+        self.returns.truncate(count);
+        while self.handlers.pop_if(|handler| handler.place >= count).is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::Event;
+
+    const CALL: Addr = Addr(0x100);
+    const NEXT: Addr = Addr(0x105);
+    const FUNCTION: Addr = Addr(0x200);
+    const HANDLER: Addr = Addr(0x300);
+
+    /// Interrupts the instruction at `at`; returns the kind of arrival there.
+    fn interrupt(trace: &mut CallTrace, at: Addr) -> Option<ArrivalKind> {
+        let event = Event { offset: 0, kind: EventKind::AsyncDisabled { at, ip: None } };
+        let visit = Visit::Event { index: 0, event, moment: crate::flow::Timing::default() };
+        trace.visit(&visit).map(|arrival| arrival.kind)
+    }
+
+    /// Arrives at `ip`, after `last` if the transfer is not known yet; returns the kind of arrival.
+    fn arrive(trace: &mut CallTrace, last: Option<Transfer>, ip: Addr) -> Option<ArrivalKind> {
+        trace.last = last.unwrap_or(trace.last);
+        trace.arrive(0, ip).map(|arrival| arrival.kind)
+    }
+
+    #[test]
+    fn a_call_is_complete_before_its_target_is_interrupted() {
+        let mut trace = CallTrace { last: Transfer::Call { next: NEXT }, ..CallTrace::default() };
+        assert_eq!(interrupt(&mut trace, FUNCTION), Some(ArrivalKind::Call));
+        assert_eq!(arrive(&mut trace, None, HANDLER), Some(ArrivalKind::Signal));
+        assert_eq!(trace.depth(), 2);
+        let sigreturn = Transfer::Kernel { site: Addr(0x400), next: Addr(0x402) };
+        assert_eq!(arrive(&mut trace, Some(sigreturn), FUNCTION), None);
+        assert_eq!(trace.depth(), 1);
+        // The target of the return is interrupted, too.
+        trace.last = Transfer::Return;
+        assert_eq!(interrupt(&mut trace, NEXT), None);
+        assert_eq!(arrive(&mut trace, None, NEXT), None);
+        assert_eq!(trace.depth(), 0);
+    }
+
+    #[test]
+    fn a_handler_ends_where_the_program_continues() {
+        let (site, next) = (CALL, Addr(0x102));
+        let sigreturn = Transfer::Kernel { site: Addr(0x400), next: Addr(0x402) };
+        // The system call restarts or is over; or the handler skips a faulting instruction.
+        for resumed in [site, next, Addr(0x107)] {
+            let mut trace = CallTrace { last: Transfer::Within, ..CallTrace::default() };
+            let system_call = Transfer::Kernel { site, next };
+            assert_eq!(arrive(&mut trace, Some(system_call), HANDLER), Some(ArrivalKind::Signal));
+            assert_eq!(arrive(&mut trace, Some(sigreturn), resumed), None);
+            assert_eq!((trace.depth(), trace.handlers.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_return_around_a_handler_ends_it() {
+        let mut trace = CallTrace { last: Transfer::Call { next: NEXT }, ..CallTrace::default() };
+        interrupt(&mut trace, FUNCTION);
+        arrive(&mut trace, None, HANDLER);
+        assert_eq!(arrive(&mut trace, Some(Transfer::Return), NEXT), None);
+        assert_eq!((trace.depth(), trace.handlers.len()), (0, 0));
     }
 }

@@ -219,3 +219,72 @@ fn returned_vectors_are_those_that_the_program_made_or_unavailable() {
         assert_eq!(mixed["of"], four, "{level}");
     }
 }
+
+/// Signals neither hide calls nor leave calls open: each call has the callers that gdb finds in the
+/// replayed memory, and a path has the same calls.
+#[test]
+fn interrupted_calls_have_the_depth_that_gdb_finds() {
+    let scene = Scene::new();
+    let options = ["-O0", "-fno-plt"];
+    let Some(program) = compile(&scene, "gcc", "interrupted.c", &options) else { return };
+    let expected = [
+        "main",
+        "outer",
+        "callee",
+        "on_fault",
+        "callee",
+        "returns_to_fault",
+        "empty",
+        "on_fault",
+        "empty",
+        "skipped",
+        "on_illegal",
+        "skipped",
+        "on_illegal",
+        "after",
+        "on_alarm",
+        "after",
+    ];
+    let mut asked = Vec::new();
+    for name in std::collections::BTreeSet::from(expected) {
+        asked.extend(["--function", name]);
+    }
+    let (dir, _) = record(&scene, &[], &program);
+    let found = rows("calls", &dir, &asked);
+    let outline = |rows: &[serde_json::Value]| {
+        let of = |row: &serde_json::Value| {
+            (row["function"].clone(), row["depth"].clone(), row["how"].clone())
+        };
+        rows.iter().map(of).collect::<Vec<_>>()
+    };
+    let names: Vec<_> = found.iter().map(|row| row["function"].as_str().unwrap()).collect();
+    assert_eq!(names, expected);
+    let path = super::record_as(&scene, "path", &["--path", "--full"], &program, &[]).0;
+    assert_eq!(outline(&rows("calls", &path, &asked)), outline(&found));
+    // All of them return.
+    let timed = rows("calls", &path, &[&asked[..], &["--duration"]].concat());
+    assert!(timed.iter().all(|row| row["instructions"].is_u64()), "{timed:?}");
+    if !crate::support::have("gdb") {
+        return;
+    }
+    // The names of the frames from the innermost one to main, without the kernel's.
+    let show = "python f = gdb.selected_frame(); names = []\n\
+                python exec('while f and f.is_valid():\\n if f.type() != gdb.SIGTRAMP_FRAME: \
+                names.append(f.name())\\n f = None if f.name() == \"main\" else f.older()')\n\
+                python print('FRAMES', len(names), names[0])\n";
+    let seeks =
+        found.iter().map(|row| format!("cf-seek {}\n{show}", row["position"].as_str().unwrap()));
+    let mut replay = crate::support::contraflow();
+    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+    let said = crate::support::run_gdb(replay, &seeks.collect::<String>());
+    let frames: Vec<_> = said.lines().filter_map(|line| line.strip_prefix("FRAMES ")).collect();
+    let depth = |row: &serde_json::Value| row["depth"].as_u64().unwrap();
+    let calls: Vec<_> = found
+        .iter()
+        .map(|row| {
+            let inside = depth(row) - depth(&found[0]) + 1;
+            format!("{inside} {}", row["function"].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(calls, frames, "{said}");
+}
