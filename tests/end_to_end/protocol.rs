@@ -110,7 +110,10 @@ fn errors_of_any_text_are_whole() {
     let scene = Scene::new();
     let live = Live::start(&scene, &[], &[]);
     let mut client = Client::connect(live.address());
-    let encoded = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let encoded = |text: &str| {
+        let digits = text.bytes().map(|byte| format!("{byte:02x}"));
+        digits.collect::<Vec<_>>().concat()
+    };
     let directory = format!("QSetWorkingDir:{}", encoded("/no#such$*dir}"));
     assert_eq!(client.ask(&directory), "OK");
     let reply = client.ask(&format!("vRun;{}", encoded("/bin/true")));
