@@ -46,7 +46,7 @@ impl CodeCache {
     }
 
     /// Writes or replaces the cache, with a description and code. Writes nothing if they have more
-    /// than [`SIZE_LIMIT_BYTES`]. Ignores errors, which only make the next run slower.
+    /// than `SIZE_LIMIT_BYTES`. Ignores errors, which only make the next run slower.
     pub fn write(&self, description: &[u8], code: &[u8]) {
         if (description.len() + code.len()) as u64 > SIZE_LIMIT_BYTES {
             return;

@@ -79,7 +79,7 @@ impl<'a> Releaser<'a> {
     }
 
     /// Releases the memory of the bytes before `at`, which the caller has read, if they are at
-    /// least [`RELEASE_BYTES`] since the last release. They can still be read again, from the file.
+    /// least `RELEASE_BYTES` since the last release. They can still be read again, from the file.
     pub fn release_before(&mut self, at: usize) {
         if at.saturating_sub(self.released) >= RELEASE_BYTES {
             self.mapped.release(self.released..at);

@@ -49,7 +49,7 @@ pub struct Replayed {
 impl Replayed {
     /// Opens an exact recording and replays it to the end of its run. As it does so, calls
     /// `progress` with the number of ticks replayed so far and of all ticks. If the replay fails,
-    /// stays where [`Self::retreat_from_error`] moves, and also returns the reason as a sentence.
+    /// stays where `retreat_from_error` moves, and also returns the reason as a sentence.
     pub fn at_end(
         reader: Reader,
         progress: &mut dyn FnMut(u64, u64),
