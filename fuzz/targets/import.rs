@@ -131,7 +131,7 @@ fn parts(bytes: &[u8], traits: &mut Traits) {
     let mut certain: Vec<_> = parts.iter().filter(|part| part.is_certain).collect();
     certain.sort_by_key(|part| part.range.start);
     assert!(certain.windows(2).all(|pair| pair[0].range.end <= pair[1].range.start));
-    assert!(parts.iter().all(|part| part.range.start < share.range.end));
+    assert!(parts.iter().all(|part| part.range.start < part.range.end));
     assert!(parts.iter().all(|part| part.range.end <= bytes.len()));
     traits.magnitude("certain parts", certain.len());
     traits.magnitude("parts", parts.len());
