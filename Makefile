@@ -98,9 +98,9 @@ stress: check-tools build
 fmt:
 	$(CARGO) fmt --check
 
+# The fuzz program is not among all targets, since it is no list of tests.
 clippy:
 	$(CARGO) clippy --all-targets -- -D warnings
-	# Not among all targets, since it is no list of tests.
 	$(CARGO) clippy --test fuzz -- -D warnings
 
 doc:

@@ -117,8 +117,8 @@ pub(in crate::capture) struct ExactRecorder {
     pub(super) debugger: Option<Debugger>,
     /// The names of threads that ended, for the debugger.
     pub(super) names: BTreeMap<Tid, String>,
-    /// Whether a signal, or the loss of the recorder's front, asks the recorder to leave the
-    /// program.
+    /// The requests to leave the program: a signal, or the end of the recorder's front. `None` if
+    /// none is followed.
     pub(super) leaving: Option<Leaving>,
     /// The exit of the process, once it is known.
     pub(super) exit: Option<Exit>,

@@ -93,8 +93,7 @@ impl Word {
     }
 }
 
-/// How translated code handles system calls in the cache: the facts on which the code that logs or
-/// answers them depends.
+/// The facts on which the code depends that logs or answers system calls in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallHandling {
     /// True if programs may read and set the base of FS by instructions.
