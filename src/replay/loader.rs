@@ -1,12 +1,9 @@
-//! Makes a process with the memory and threads of a program, at its first instruction, or at a
-//! *keyframe*: a copy of the program's state in the recording, which has the form of a log of its
-//! own that begins with [`Happening::Start`].
+//! Makes a process with the memory and threads of a program at its first instruction, and an empty
+//! one for a keyframe.
 
 use super::contexts::{Context, Contexts, NT_X86_XSTATE};
 use super::epoch::Epoch;
 use super::error::Error;
-use super::one_cpu::PinGuard;
-use super::outline::ProgramStart;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{CodeKind, Place, TranslatedProcess, TranslatedThread};
 use crate::recording::log::{Cursor, Happening, Mapped, Start};
@@ -31,33 +28,9 @@ struct EmptyProcess {
 }
 
 impl Epoch {
-    /// Loads a program at its start in the recording into a new process. Returns it, and the place
-    /// where the log continues. `reserved` are all ranges that the program ever maps.
-    pub(super) fn load(
-        start: &ProgramStart,
-        reader: &Reader,
-        code: CodeKind,
-        reserved: Vec<AddrRange>,
-    ) -> Result<(Self, Cursor), Error> {
-        let _pinned = PinGuard::begin();
-        match start {
-            ProgramStart::Entry(start) => {
-                let mut cursor = start.clone();
-                let epoch = Self::load_start(&mut cursor, reader, code, reserved)?;
-                Ok((epoch, cursor))
-            }
-            ProgramStart::Keyframe { start, after } => {
-                // The recorder may have removed its file since it was opened.
-                let state = start.clone();
-                let epoch = Self::load_keyframe_at(after.index(), state, reader, code, reserved)?;
-                Ok((epoch, after.clone()))
-            }
-        }
-    }
-
     /// Loads the program whose [`Happening::Start`] is at `cursor` in the log, and its thread. Moves
     /// the cursor past the entries that belong to the start.
-    fn load_start(
+    pub(super) fn load_start(
         cursor: &mut Cursor,
         reader: &Reader,
         code: CodeKind,
@@ -70,69 +43,28 @@ impl Epoch {
         let Happening::Start(start) = first.happening else {
             return Err(bad("a program begins without its start"));
         };
-        let mut epoch = Self::make_process(&start, first.tid, cursor, reader, code, reserved)?;
+        let mut epoch = Self::make_process(&start, first.tid, reader, code, reserved)?;
+        while cursor.peek()?.is_some_and(|entry| entry.happening.may_follow_start()) {
+            let Some(entry) = cursor.read()? else { break };
+            epoch.apply_entry(entry.tid, &entry.happening, reader)?;
+        }
         epoch.begins = cursor.index();
         epoch.contexts.load(first.tid, epoch.thread.tracee)?;
         Ok(epoch)
     }
 
-    /// Loads the keyframe that was taken after `entry` entries of the log into a new process. The
-    /// thread of the log's next entry is not loaded yet.
-    pub(super) fn load_keyframe(
-        entry: u64,
-        reader: &Reader,
-        code: CodeKind,
-        reserved: Vec<AddrRange>,
-    ) -> Result<Self, Error> {
-        let _pinned = PinGuard::begin();
-        let state = reader.open_keyframe(entry)?.cursor();
-        Self::load_keyframe_at(entry, state, reader, code, reserved)
-    }
-
-    /// Loads the keyframe that was taken after `entry` entries of the log. `cursor` is at the
-    /// keyframe's own first entry.
-    fn load_keyframe_at(
-        entry: u64,
-        mut cursor: Cursor,
-        reader: &Reader,
-        code: CodeKind,
-        reserved: Vec<AddrRange>,
-    ) -> Result<Self, Error> {
-        let bad = || Error::BadLog { entry, what: "a keyframe is not whole" };
-        let first = cursor.read()?.ok_or_else(bad)?;
-        let Happening::Start(start) = first.happening else { return Err(bad()) };
-        let mut epoch = Self::make_process(&start, first.tid, &mut cursor, reader, code, reserved)?;
-        epoch.begins = entry;
-        while let Some(next) = cursor.read()? {
-            match &next.happening {
-                Happening::Finish { place: None } => {
-                    epoch.contexts.load(first.tid, epoch.thread.tracee)?;
-                    return Ok(epoch);
-                }
-                Happening::FinalMemory => epoch.load_final_memory(&start, reader)?,
-                happening if happening.may_follow_keyframe() => {
-                    epoch.apply_entry(next.tid, happening, reader)?;
-                }
-                _ => break,
-            }
-        }
-        Err(bad())
-    }
-
-    /// Makes a process with the memory and the threads of a program's start, and of the entries
-    /// right after it that belong to it. `tid` is the thread of the start. No thread is loaded yet.
-    /// Moves `cursor` past these entries.
-    fn make_process(
+    /// Makes a process with the mappings and the thread of a program's start: `tid`, which is not
+    /// loaded yet. The entries after the start have the rest of its memory and threads.
+    pub(super) fn make_process(
         start: &Start,
         tid: Tid,
-        cursor: &mut Cursor,
         reader: &Reader,
         code: CodeKind,
         reserved: Vec<AddrRange>,
     ) -> Result<Self, Error> {
         let (pid, page) = start_empty(&reserved)?;
         let process = EmptyProcess { pid, page, code, reserved };
-        let filled = Self::fill_process(process, start, tid, cursor, reader);
+        let filled = Self::fill_process(process, start, tid, reader);
         if filled.is_err() {
             kill_and_reap(pid);
         }
@@ -145,7 +77,6 @@ impl Epoch {
         process: EmptyProcess,
         start: &Start,
         tid: Tid,
-        cursor: &mut Cursor,
         reader: &Reader,
     ) -> Result<Self, Error> {
         let EmptyProcess { pid, page, code, mut reserved } = process;
@@ -187,10 +118,6 @@ impl Epoch {
         epoch.refresh_mappings()?;
         epoch.load_code_cache(start, reader)?;
         epoch.permit_earlier_requests(&start.state.registers.into())?;
-        while cursor.peek()?.is_some_and(|entry| entry.happening.may_follow_start()) {
-            let Some(entry) = cursor.read()? else { break };
-            epoch.apply_entry(entry.tid, &entry.happening, reader)?;
-        }
         Ok(epoch)
     }
 }

@@ -26,6 +26,7 @@ mod glancing;
 mod goals;
 mod lent;
 mod loader;
+mod loading_keyframe;
 mod maps;
 mod one_cpu;
 mod outline;

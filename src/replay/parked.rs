@@ -1,6 +1,7 @@
 //! A second process of a replay, set aside at another position of the run than the replay's.
 
 use super::epoch::Epoch;
+use super::loading_keyframe::LoadingKeyframe;
 use crate::recording::log::Cursor;
 
 /// A process that is set aside, and its position. The fields are those of
@@ -14,6 +15,24 @@ pub(super) struct ParkedProcess {
     pub(super) instructions: Option<u64>,
 }
 
+/// A process into which a keyframe is being loaded, of program `number` of the run. The log goes on
+/// at `cursor` after it.
+#[derive(Debug)]
+pub(super) struct LoadingProcess {
+    pub(super) keyframe: LoadingKeyframe,
+    pub(super) number: usize,
+    pub(super) cursor: Cursor,
+}
+
+impl LoadingProcess {
+    /// Returns the process, of which all must be loaded, at its beginning.
+    pub(super) fn into_parked(self) -> ParkedProcess {
+        let Self { keyframe, number, cursor } = self;
+        let epoch = keyframe.into_loaded();
+        ParkedProcess { epoch, number, cursor, ticks: 0, instructions: Some(0) }
+    }
+}
+
 /// The state of the preparation for going back from the end ([`Replay::prepare`]).
 ///
 /// [`Replay::prepare`]: super::Replay::prepare
@@ -22,6 +41,8 @@ pub(super) enum Preparation {
     /// No preparation is under way.
     #[default]
     Nothing,
+    /// The preparation was interrupted while its process was being loaded. It can continue.
+    Loading(Box<LoadingProcess>),
     /// The preparation was interrupted when its process was at this position. It can continue.
     Interrupted(Box<ParkedProcess>),
     /// The preparation failed, and is not tried again.

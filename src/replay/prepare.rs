@@ -7,7 +7,8 @@
 
 use super::epoch::Epoch;
 use super::error::Error;
-use super::parked::{ParkedProcess, Preparation};
+use super::loading_keyframe::LoadingKeyframe;
+use super::parked::{LoadingProcess, ParkedProcess, Preparation};
 use super::position::Position;
 use super::process::Replay;
 use super::undo::UndoLog;
@@ -47,7 +48,14 @@ impl Replay {
         let end = self.position();
         let mut other = match std::mem::take(&mut self.preparation) {
             Preparation::Interrupted(parked) => parked,
-            _ => Box::new(self.load_process_before(end)?),
+            Preparation::Loading(loading) => match self.go_on_loading(loading, interrupted)? {
+                Some(loaded) => loaded,
+                None => return Ok(()),
+            },
+            _ => match self.load_process_before(end, interrupted)? {
+                Some(loaded) => loaded,
+                None => return Ok(()),
+            },
         };
         self.swap_process(&mut other);
         let arrived = self.run_to_end_with_checkpoints(end, interrupted);
@@ -78,18 +86,38 @@ impl Replay {
     }
 
     /// Loads the last keyframe before the end, or the start of the program, into a new process. The
-    /// replay keeps its own.
-    fn load_process_before(&mut self, end: Position) -> Result<ParkedProcess, Error> {
+    /// replay keeps its own. Returns `None` if it was interrupted.
+    fn load_process_before(
+        &mut self,
+        end: Position,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<Box<ParkedProcess>>, Error> {
         let (number, before) = (self.number, Position::after_entries(end.entry.saturating_sub(1)));
         let reserved = self.outline.ranges_of(number);
         let keyframe = self.outline.keyframe_before(number, before);
-        let (epoch, cursor) = if let Some((entry, cursor)) = keyframe {
-            (Epoch::load_keyframe(entry, &self.reader, self.code, reserved)?, cursor)
-        } else {
-            let start = self.outline.starts.get(number).ok_or(Error::EmptyLog)?;
-            Epoch::load(start, &self.reader, self.code, reserved)?
-        };
-        Ok(ParkedProcess { epoch, number, cursor, ticks: 0, instructions: Some(0) })
+        if let Some((entry, cursor)) = keyframe {
+            let keyframe = LoadingKeyframe::begin(entry, &self.reader, self.code, reserved)?;
+            let loading = Box::new(LoadingProcess { keyframe, number, cursor });
+            return self.go_on_loading(loading, interrupted);
+        }
+        let start = self.outline.starts.get(number).ok_or(Error::EmptyLog)?;
+        let (epoch, cursor) = Epoch::load(start, &self.reader, self.code, reserved)?;
+        let parked = ParkedProcess { epoch, number, cursor, ticks: 0, instructions: Some(0) };
+        Ok(Some(Box::new(parked)))
+    }
+
+    /// Loads the rest of a keyframe. Returns its process; `None` if it was interrupted, and then
+    /// notes that the preparation is [`Preparation::Loading`].
+    fn go_on_loading(
+        &mut self,
+        mut loading: Box<LoadingProcess>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<Box<ParkedProcess>>, Error> {
+        if loading.keyframe.go_on(&self.reader, interrupted)? {
+            return Ok(Some(Box::new(loading.into_parked())));
+        }
+        self.preparation = Preparation::Loading(loading);
+        Ok(None)
     }
 
     /// Exchanges the replay's process and position with those of `other`, and clears the undo log,
@@ -104,17 +132,27 @@ impl Replay {
     }
 
     /// Switches to the process of an interrupted preparation, if it is of program `number` and
-    /// begins at or before `target`; otherwise ends that process. Returns true if it switched. The
+    /// begins at or before `target`, after loading the rest of it; otherwise ends that process. Returns true if it switched. The
     /// replay is then at the parked position, which may be after `target`; its former process ends.
     pub(super) fn switch_to_parked(&mut self, number: usize, target: Position) -> bool {
-        let Preparation::Interrupted(mut parked) = std::mem::take(&mut self.preparation) else {
-            return false;
+        let can_reach_target =
+            |of: usize, begins: u64| of == number && Position::after_entries(begins) <= target;
+        let mut parked = match std::mem::take(&mut self.preparation) {
+            Preparation::Interrupted(parked)
+                if can_reach_target(parked.number, parked.epoch.begins) =>
+            {
+                parked
+            }
+            Preparation::Loading(loading)
+                if can_reach_target(loading.number, loading.keyframe.entry()) =>
+            {
+                // The user waits for it now.
+                let Ok(Some(loaded)) = self.go_on_loading(loading, &|| false) else { return false };
+                loaded
+            }
+            _ => return false,
         };
-        let begins = Position::after_entries(parked.epoch.begins);
-        let can_reach_target = parked.number == number && begins <= target;
-        if can_reach_target {
-            self.swap_process(&mut parked);
-        }
-        can_reach_target
+        self.swap_process(&mut parked);
+        true
     }
 }

@@ -7,9 +7,9 @@
 //! Distances are in moments ([`Replay::moment`]): each tick and each entry of the log is one.
 
 use super::checkpoint_timer::CheckpointTimer;
-use super::epoch::Epoch;
 use super::error::Error;
 use super::goals::{Goals, MoveEnd};
+use super::loading_keyframe::LoadingKeyframe;
 use super::one_cpu::PinGuard;
 use super::position::Position;
 use super::process::Replay;
@@ -209,7 +209,7 @@ impl Replay {
     /// be replayed without it.
     fn enter_keyframe(&mut self, number: usize, entry: u64, cursor: Cursor) -> Result<bool, Error> {
         let reserved = self.outline.ranges_of(number);
-        let Ok(epoch) = Epoch::load_keyframe(entry, &self.reader, self.code, reserved) else {
+        let Ok(epoch) = LoadingKeyframe::load(entry, &self.reader, self.code, reserved) else {
             self.outline.forget_keyframe(entry);
             return Ok(false);
         };

@@ -4,6 +4,7 @@
 use super::epoch::Epoch;
 use super::error::Error;
 use super::goals::{Goals, MoveEnd};
+use super::loading_keyframe::LoadingKeyframe;
 use super::one_cpu::PinGuard;
 use super::process::Replay;
 use super::watches::Watching;
@@ -102,7 +103,7 @@ impl Replay {
     /// position, and adds the differences to the verdict.
     fn compare_keyframe(&mut self, entry: u64, verdict: &mut Verdict) -> Result<(), Error> {
         let reserved = self.outline.ranges_of(self.number);
-        let loaded = Epoch::load_keyframe(entry, &self.reader, self.code, reserved);
+        let loaded = LoadingKeyframe::load(entry, &self.reader, self.code, reserved);
         let Ok(mut loaded) = loaded else {
             // No replay begins there either.
             verdict.unusable += 1;
