@@ -431,13 +431,15 @@ impl Reader {
         let path = self.dir.join(CORE);
         let file = sums.check_file(&self.dir, CORE)?;
         let (core, data) = (Mapped::of_file(&file).at(&path)?, data_ranges_of(&file).at(&path)?);
-        Ok(Some(StoredCore { core, data }))
+        Ok(Some(StoredCore { path, core, data }))
     }
 }
 
 /// The core file with the final state of a recorded process.
 #[derive(Debug)]
 pub struct StoredCore {
+    /// The path of the file.
+    pub path: PathBuf,
     /// An ELF core file.
     pub core: Mapped,
     /// The ranges of the file that the file system stores, in order. All other bytes are zeros.

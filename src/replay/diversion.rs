@@ -25,6 +25,7 @@ const CHUNK_TICKS: u64 = 20_000_000;
 const PRIVATE: u64 = libc::MAP_PRIVATE as u64;
 const ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
 const FIXED: u64 = (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) as u64;
+const EXECUTABLE: u64 = libc::PROT_EXEC as u64;
 const REMAP_FIXED: u64 = libc::MREMAP_FIXED as u64;
 const FUTEX_OPERATION: u64 = 0x7f;
 const FUTEX_WAKE: u64 = 1;
@@ -273,19 +274,24 @@ impl Replay {
     }
 
     /// Makes a call that changes private anonymous memory, and returns its result. Refuses a call
-    /// that maps a file or at a fixed address.
+    /// that maps a file or at a fixed address, or that memory of the core file does not allow.
     fn change_mappings(&mut self, number: u64, args: [u64; 6]) -> Result<i64, Error> {
-        let [start, size, _, fourth, ..] = args;
+        let [start, size, protection, fourth, ..] = args;
+        let range = AddrRange::sized(Addr(start), size);
         let is_refused = match number {
             MMAP => fourth & (PRIVATE | ANONYMOUS | FIXED) != PRIVATE | ANONYMOUS,
-            MREMAP => fourth & REMAP_FIXED != 0,
+            // A larger or discarded mapping of a file would have the file's bytes, not zeros.
+            MREMAP => fourth & REMAP_FIXED != 0 || self.epoch.is_mapped_from_core(range),
+            MADVISE => self.epoch.is_mapped_from_core(range),
+            // Code of a file is taken to be constant.
+            MPROTECT => protection & EXECUTABLE != 0 && self.epoch.is_mapped_from_core(range),
             _ => false,
         };
         if is_refused {
             return Ok(ENOSYS);
         }
         if number != MMAP {
-            self.epoch.drop_code_in(AddrRange::sized(Addr(start), size))?;
+            self.epoch.drop_code_in(range)?;
         }
         let result = self.epoch.thread.tracee.inject(self.epoch.page, number, args)?;
         self.epoch.refresh_mappings()?;

@@ -34,6 +34,9 @@ pub(super) struct Epoch {
     pub(super) checkpoints: Checkpoints,
     /// The number of bytes of its memory that came from the recording's final state.
     pub(super) final_bytes: u64,
+    /// The ranges of anonymous memory for which the core file of the final state is mapped, in
+    /// order. To the program they are like any other anonymous memory.
+    pub(super) mapped_from_core: Vec<AddrRange>,
     pub(super) one_cpu: OneCpu,
     /// The files in which the code cache is kept for later replays of the program; `None` if it
     /// cannot be kept.
@@ -51,7 +54,7 @@ impl Epoch {
     ) -> Self {
         let (begins, stack_room) = (0, Vec::new());
         let (shared, checkpoints) = (SharedFiles::default(), Checkpoints::default());
-        let (final_bytes, one_cpu) = (0, OneCpu::new());
+        let (final_bytes, mapped_from_core, one_cpu) = (0, Vec::new(), OneCpu::new());
         Self {
             engine,
             thread,
@@ -62,9 +65,16 @@ impl Epoch {
             begins,
             checkpoints,
             final_bytes,
+            mapped_from_core,
             one_cpu,
             code_cache: None,
         }
+    }
+
+    /// Returns true if any of a range is mapped from the core file of the final state.
+    pub(super) fn is_mapped_from_core(&self, range: AddrRange) -> bool {
+        let first = self.mapped_from_core.partition_point(|mapped| mapped.end <= range.start);
+        self.mapped_from_core.get(first).is_some_and(|mapped| mapped.overlaps(range))
     }
 
     pub(super) fn pid(&self) -> Pid {

@@ -13,6 +13,7 @@ use crate::sideband::Protection;
 use crate::tracee::call_numbers::{CLOSE, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP, OPEN};
 use crate::tracee::{self, PageMap, Tracee, mappings};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Offset in the replay's own page of the scratch space for paths.
 pub(super) const SCRATCH_OFFSET: u64 = 0x100;
@@ -181,13 +182,7 @@ impl Epoch {
             }
             Content::File { image, offset } => {
                 let path = reader.image_path(image)?;
-                let mut text = path.as_os_str().as_bytes().to_vec();
-                text.push(0);
-                if text.len() > SCRATCH_BYTES {
-                    return Err(failed_call("open", libc::ENAMETOOLONG));
-                }
-                let scratch = self.page.wrapping_add(SCRATCH_OFFSET);
-                let stored = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+                let stored = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
                 let stored = stored.saturating_sub(*offset).next_multiple_of(PAGE_BYTES);
                 if stored < size {
                     // The file may grow later: by zeros, or by writes that are in the log.
@@ -195,14 +190,10 @@ impl Epoch {
                     self.syscall("mmap", MMAP, [start, size, prot, flags, u64::MAX, 0])?;
                 }
                 if stored > 0 {
-                    self.write(scratch, &text)?;
-                    let fd =
-                        self.syscall("open", OPEN, [scratch.0, READ_ONLY_CLOEXEC, 0, 0, 0, 0])?;
-                    let flags = PRIVATE_FIXED | NORESERVE;
-                    let args = [start, size.min(stored), prot, flags, fd, *offset];
-                    let done = self.syscall("mmap", MMAP, args);
-                    self.syscall("close", CLOSE, [fd, 0, 0, 0, 0, 0])?;
-                    done?;
+                    let part = AddrRange::sized(mapped.range.start, size.min(stored));
+                    self.with_open_file(&path, |epoch, file| {
+                        epoch.map_file(part, mapped.protection, file, *offset)
+                    })?;
                 }
                 if mapped.protection.execute {
                     let offsets = KnownCode::of_user().load(image);
@@ -210,6 +201,40 @@ impl Epoch {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Opens a file in the process, calls `action` with its descriptor there, and closes it.
+    pub(super) fn with_open_file(
+        &mut self,
+        path: &Path,
+        action: impl FnOnce(&mut Self, u64) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut text = path.as_os_str().as_bytes().to_vec();
+        text.push(0);
+        if text.len() > SCRATCH_BYTES {
+            return Err(failed_call("open", libc::ENAMETOOLONG));
+        }
+        let scratch = self.page.wrapping_add(SCRATCH_OFFSET);
+        self.write(scratch, &text)?;
+        let file = self.syscall("open", OPEN, [scratch.0, READ_ONLY_CLOEXEC, 0, 0, 0, 0])?;
+        let done = action(self, file);
+        self.syscall("close", CLOSE, [file, 0, 0, 0, 0, 0])?;
+        done
+    }
+
+    /// Maps a part of an open file privately at an address, instead of whatever is there. The
+    /// caller reads the mappings again ([`Self::refresh_mappings`]).
+    pub(super) fn map_file(
+        &mut self,
+        range: AddrRange,
+        protection: Protection,
+        file: u64,
+        offset: u64,
+    ) -> Result<(), Error> {
+        let flags = PRIVATE_FIXED | NORESERVE;
+        let args = [range.start.0, range.size_bytes(), bits(protection), flags, file, offset];
+        self.syscall("mmap", MMAP, args)?;
         Ok(())
     }
 

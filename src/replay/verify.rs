@@ -14,7 +14,7 @@ use crate::image::{Bytes, Section};
 use crate::insn::Registers;
 use crate::insn::xsave::LAST_X87;
 use crate::recording::log::{Happening, check_of};
-use crate::sideband::Protection;
+use crate::sideband::{Mapping, Protection};
 use crate::tracee::PageMap;
 use std::collections::BTreeSet;
 
@@ -259,14 +259,20 @@ impl Epoch {
     fn parts_to_compare(&self, other: &Self, range: AddrRange) -> Vec<AddrRange> {
         let is_zeros = |epoch: &Self| {
             let mut mappings = epoch.engine.space.mappings().filter(|m| m.range.overlaps(range));
-            mappings.all(|mapping| !mapping.is_file() && !mapping.protection.shared)
+            let is_file = |m: &Mapping| m.is_file() && !epoch.is_mapped_from_core(m.range);
+            mappings.all(|mapping| !is_file(mapping) && !mapping.protection.shared)
         };
         let touched = |epoch: &Self| PageMap::open(epoch.pid())?.touched(range);
+        let from_core = [self, other].into_iter().flat_map(|epoch| &epoch.mapped_from_core);
+        let from_core = from_core.filter(|mapped| mapped.overlaps(range));
+        let from_core =
+            from_core.map(|m| AddrRange::new(m.start.max(range.start), m.end.min(range.end)));
         let is_reserved = range.size_bytes() > RESERVED_BYTES && is_zeros(self) && is_zeros(other);
         let both = is_reserved.then(|| touched(self).zip(touched(other))).flatten();
         let Some((mut parts, others)) = both else { return vec![range] };
         parts.extend(others);
-        let mut parts: Vec<AddrRange> = parts.into_iter().map(|(range, _)| range).collect();
+        let parts = parts.into_iter().map(|(range, _)| range);
+        let mut parts: Vec<AddrRange> = parts.chain(from_core).collect();
         parts.sort_unstable_by_key(|part| part.start);
         parts.dedup_by(|next, last| {
             let continues = next.start <= last.end;

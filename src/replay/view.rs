@@ -132,18 +132,49 @@ impl Replay {
         let page = self.epoch.page;
         let swap = |(path, image): (&String, &ImageId)| (image.0.clone(), path.clone());
         let names: BTreeMap<String, String> = self.files().iter().map(swap).collect();
-        // The replay maps stored files, which are named by their contents.
         let with_name = |mapping: &Mapping| {
-            let stored = Path::new(&mapping.name).file_name().and_then(|name| name.to_str());
-            let name = stored.and_then(|stored| names.get(stored));
-            let name = name.unwrap_or(&mapping.name).clone();
-            Mapping { name, range: self.without_unused_stack(mapping.range), ..mapping.clone() }
+            let range = self.without_unused_stack(mapping.range);
+            let protection = mapping.protection;
+            if self.epoch.is_mapped_from_core(range) {
+                return Mapping { range, protection, ..Mapping::default() };
+            }
+            let name = self.recorded_name(mapping, &names).to_owned();
+            Mapping { name, range, ..mapping.clone() }
         };
         let mappings = self.epoch.engine.space.mappings();
         let visible = mappings.filter(|mapping| !mapping.range.contains(page)).map(with_name);
         let mut all: Vec<Mapping> = visible.chain(self.lent_mappings()).collect();
         all.sort_by_key(|mapping| mapping.range.start);
+        // Anonymous memory is one mapping, of which the core file has a part.
+        let is_anonymous = |mapping: &Mapping| mapping.name.is_empty() && mapping.inode == 0;
+        all.dedup_by(|next, last| {
+            let is_one = is_anonymous(last) && is_anonymous(next);
+            let is_one = is_one && last.protection == next.protection;
+            let continues = is_one && last.range.end == next.range.start;
+            if continues {
+                last.range.end = next.range.end;
+            }
+            continues
+        });
         all
+    }
+
+    /// Returns the name that a mapping of the replay's process has in the program. `names` are the
+    /// paths of the stored files, by their file names in the recording.
+    fn recorded_name<'a>(
+        &self,
+        mapping: &'a Mapping,
+        names: &'a BTreeMap<String, String>,
+    ) -> &'a str {
+        let is_own = matches!(mapping.name.as_str(), "[stack]" | "[heap]");
+        if is_own || mapping.name.is_empty() {
+            // The kernel names what is at the places of the replay's own stack and heap.
+            let stack = self.epoch.stack_room.first();
+            let is_stack = stack.is_some_and(|room| mapping.range.contains(room.end));
+            return if is_stack { "[stack]" } else { "" };
+        }
+        let stored = Path::new(&mapping.name).file_name().and_then(|name| name.to_str());
+        stored.and_then(|stored| names.get(stored)).unwrap_or(&mapping.name)
     }
 
     /// Returns a mapping's range without the part into which a stack has not grown.

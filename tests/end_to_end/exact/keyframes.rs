@@ -145,3 +145,36 @@ fn the_end_of_a_run_is_a_keyframe() {
         fs::remove_dir_all(&dir).unwrap();
     }
 }
+
+/// Large parts of the memory at the end are mapped from the core file, which nobody notices.
+#[test]
+fn memory_at_the_end_is_the_programs() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/large.c", &["-O1"]);
+    let (dir, _) = record_with(&scene, &[], &[program.to_str().unwrap()]);
+    let verdict = check(&dir);
+    assert!(verdict.starts_with(WHOLE), "{verdict}");
+    assert!(has_one_at_end(&dir));
+    let shown = || {
+        let mut replay = contraflow();
+        replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+        let look = "info proc mappings\np memory[100]\np/x memory[4095]@2\nx/4xw memory+3000000\n\
+                    x/2xg memory-8\nx/2xg memory+5*1024*1024-8\n\
+                    p reserved[32*1024*1024*1024]@3\np reserved[0]\np (int)grown()\np (int)given_back()\n";
+        // A word written there is gone after the diversion.
+        let write =
+            "set var memory[4096] = 99\np memory[4096]\nstepi\nreverse-stepi\np memory[4096]\n";
+        run_gdb(replay, &["set width 0\nup 2\n", look, write, "reverse-stepi\nup\n", look].concat())
+    };
+    let with = shown();
+    assert!(answer(&with, "p memory[100]", 0).ends_with("= 42 '*'"), "{with}");
+    for place in 0..2 {
+        assert!(answer(&with, "p (int)grown()", place).ends_with("= 0"), "{with}");
+        assert!(answer(&with, "p (int)given_back()", place).ends_with("= 0"), "{with}");
+    }
+    fs::remove_dir_all(dir.join("keyframes")).unwrap();
+    assert_eq!(with, shown());
+}
