@@ -79,6 +79,7 @@ pub(super) fn frame_header(payload: &[u8]) -> [u8; FRAME_HEADER_BYTES] {
 #[derive(Debug)]
 pub(super) struct FrameReader {
     file: File,
+    /// The payload of the last chunk that was read; empty once it was returned.
     payload: Vec<u8>,
     /// The number of bytes of the payload that were read by [`Read::read`].
     used: usize,

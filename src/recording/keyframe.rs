@@ -41,6 +41,7 @@ const MEMORY_SHARE: usize = 8;
 /// compresses and writes it.
 #[derive(Debug)]
 pub struct KeyframeWriter {
+    /// The encoded entries that are not handed over yet.
     pending: Vec<u8>,
     sink: ChunkSink,
 }
@@ -64,7 +65,8 @@ pub struct WrittenKeyframe {
 }
 
 impl KeyframeWriter {
-    /// Creates the file of the keyframe after `entry` entries of the log.
+    /// Creates the file of the keyframe after `entry` entries of the log, and the directory of
+    /// keyframes if there is none. Fails if the file exists.
     pub(super) fn create(recording: &Path, entry: u64) -> Result<Self, Error> {
         let dir = recording.join(KEYFRAME_DIR);
         match DirBuilder::new().mode(0o700).create(&dir) {

@@ -41,7 +41,8 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Returns the versions of the format and of the program that this library writes.
+    /// Returns the format version and the program version that this library writes in manifests:
+    /// the values of `format` and `written_by`.
     pub fn versions() -> (u32, String) {
         (FORMAT_VERSION, env!("CARGO_PKG_VERSION").to_owned())
     }
@@ -81,7 +82,7 @@ pub struct Capture {
     /// The traced code, as the user requested it; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<String>,
-    /// The requested amount of history, in words; empty if unknown.
+    /// The requested amount of history, as a text; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub history: String,
     /// The source and settings of a trace that another tool took.
@@ -98,13 +99,15 @@ impl Capture {
         self.import.is_some() || self.hardware.is_some()
     }
 
-    /// Returns the known settings of the trace's clocks; `None` if nothing is known.
+    /// Returns the known settings of the trace's clocks, by `hardware` if there is one, else by
+    /// `import`; `None` if nothing is known.
     pub fn clocks(&self) -> Option<ClockConfig> {
         let clocks = self.hardware.as_ref().map(Hardware::clocks);
         clocks.unwrap_or_else(|| self.import.as_ref().and_then(Import::clocks))
     }
 
-    /// Returns the IP filter ranges of the CPU's PT unit; empty for all code.
+    /// Returns the IP filter ranges of the CPU's PT unit; empty for all code, and if no PT unit
+    /// wrote the trace.
     pub fn ranges(&self) -> &[AddrRange] {
         let of_import = self.import.as_ref().map(|import| &import.filter);
         let ranges = self.hardware.as_ref().map(|hardware| &hardware.filter).or(of_import);
@@ -178,7 +181,7 @@ impl Import {
 /// The results of a run, which are only known at its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// The ending of the program; `None` if it was detached before.
+    /// The ending of the program; `None` if it was detached before, or is unknown.
     pub exit: Option<Exit>,
     /// The duration of the run in wall-clock time, in nanoseconds; 0 if unknown.
     pub duration_ns: u64,
@@ -195,8 +198,8 @@ pub struct End {
     /// The totals of the log, in an exact recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<LogTotals>,
-    /// The nanoseconds from the recording's start to the moment at which it reached its size limit.
-    /// From then on, only the end of the trace is kept.
+    /// The nanoseconds from the recording's start to the moment at which it reached its size limit;
+    /// `None` if it did not. From then on, only the end of the trace is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring_since_ns: Option<u64>,
 }
@@ -213,7 +216,7 @@ pub struct LogTotals {
 }
 
 impl LogTotals {
-    /// Adds entries with this number of ticks in all.
+    /// Adds entries with this number of ticks in all, up to the maximum. The size stays.
     pub(super) fn add(&mut self, entries: u64, ticks: u64) {
         self.entries += entries;
         self.ticks = self.ticks.saturating_add(ticks);
@@ -249,7 +252,7 @@ pub struct ThreadEntry {
     pub name: String,
     /// Size of the trace in bytes.
     pub trace_bytes: u64,
-    /// The number of executed instructions.
+    /// The number of executed instructions; 0 if unknown.
     pub instructions: u64,
     /// The address of the instruction that the thread would have executed next, if known.
     pub final_pc: Option<Addr>,
@@ -270,7 +273,8 @@ impl TscClock {
         self.ticks_per_second > 0.0
     }
 
-    /// Returns the nanoseconds from the start of the run to `tsc`; 0 for earlier times.
+    /// Returns the nanoseconds from the start of the run to `tsc`; 0 for earlier times. If the
+    /// frequency is unknown, returns the maximum for later times.
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn nanoseconds(&self, tsc: Tsc) -> u64 {
         let ticks = tsc.0.saturating_sub(self.start.0) as f64;
@@ -279,7 +283,8 @@ impl TscClock {
     }
 }
 
-/// Returns arguments or environment as JSON can contain them: UTF-8, other bytes as `\xNN`.
+/// Returns an argument or a variable of the environment as JSON can contain it: UTF-8, other bytes
+/// as `\xNN`. Backslashes stay, so the result may be ambiguous.
 pub fn argument_text(text: &OsStr) -> String {
     text.as_bytes().utf8_chunks().fold(String::new(), |out, chunk| {
         let escaped = chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}"));

@@ -1,6 +1,12 @@
 //! The recording on disk: format, writer, reader, and the directory that holds recordings. Nothing
 //! is decoded. `docs/recording-format.md` describes the format.
 //!
+//! A recording is a directory with a *manifest* (facts about the run), the *sideband* (events of
+//! the operating system), *images* (the contents of mapped files, named by their hashes), and a
+//! *core file* (the final state). That of a path also has *traces* (the PT bytes of each thread or
+//! CPU). An exact one has the *log* (the inputs of the run) and *keyframes* (states of the process
+//! from which a replay can begin).
+//!
 //! Invariant: files only grow during a run, every chunk has a checksum, and the manifest is written
 //! last, by rename. The files of a killed recorder can therefore be opened, cut at the last whole
 //! chunk, and are never taken for a complete recording.

@@ -66,6 +66,7 @@ impl Trace {
 #[derive(Debug)]
 pub struct Releaser<'a> {
     mapped: &'a Mapped,
+    /// The offset before which the memory is released.
     released: usize,
 }
 
@@ -140,9 +141,9 @@ impl Reader {
         self.manifest.end.is_none()
     }
 
-    /// Returns the threads of the manifest, in order of creation. For a cut recording, returns
-    /// those that have a trace or, if it is exact, those that start in the sideband, in numerical
-    /// order.
+    /// Returns the threads of the manifest, in order of creation. Fails if the recording has the
+    /// trace of another thread. For a cut recording, returns those that have a trace or, if it is
+    /// exact, those that start in the sideband, in numerical order.
     pub fn threads(&self) -> Result<Vec<Tid>, Error> {
         match &self.manifest.end {
             Some(end) => {
@@ -166,7 +167,7 @@ impl Reader {
         Ok(tids.into_iter().collect())
     }
 
-    /// Returns the threads with a trace, in numerical order.
+    /// Returns the threads with a trace, in numerical order; without the CPUs that have one.
     pub(super) fn threads_with_trace(&self) -> Result<Vec<Tid>, Error> {
         let dir = self.dir.join(TRACE_DIR);
         let mut tids = Vec::new();
@@ -187,7 +188,7 @@ impl Reader {
     }
 
     /// Returns the IDs of the traces: one of each traced CPU, else one of each thread; none in an
-    /// exact recording.
+    /// exact recording. Those of CPUs are not found in a cut recording.
     pub fn traces(&self) -> Result<Vec<TraceId>, Error> {
         match &self.manifest.end {
             _ if self.is_exact() => Ok(Vec::new()),
@@ -271,7 +272,8 @@ impl Reader {
         Ok(Trace { mapped: Arc::new(mapped), size_bytes })
     }
 
-    /// Returns the size of a trace in bytes according to the manifest; `None` if it is not listed.
+    /// Returns the size of a trace in bytes according to the manifest; `None` if it is not listed,
+    /// and for a cut recording.
     pub fn listed_trace_bytes(&self, trace: TraceId) -> Option<u64> {
         let end = self.manifest.end.as_ref()?;
         match trace {
@@ -283,7 +285,8 @@ impl Reader {
     }
 
     /// Reads all events of the operating system, in the order in which they were written; of a cut
-    /// recording, those up to the last whole chunk. Fails if a record cannot be decoded.
+    /// recording, those up to the last whole chunk. Fails if a record cannot be decoded, or a chunk
+    /// of a complete recording is broken.
     pub fn sideband(&self) -> Result<Vec<Record>, Error> {
         let path = self.dir.join(SIDEBAND);
         let mapped = match &self.sums {
@@ -344,7 +347,7 @@ impl Reader {
     }
 
     /// Returns the number of entries of the run before each part of the log, in ascending order: by
-    /// it, [`log_name`] names the part's file.
+    /// it, [`log_name`] names the part's file. Empty without a log.
     pub(super) fn log_parts(&self) -> Result<Vec<u64>, Error> {
         let mut parts: Vec<u64> = if let Some(sums) = &self.sums {
             sums.names().filter_map(log_part).collect()
@@ -423,7 +426,8 @@ impl Reader {
         Ok(self.stored_core()?.map(|state| state.core))
     }
 
-    /// Maps the core file as [`Self::core`] does, and finds the ranges of it that are not holes.
+    /// Maps the core file as [`Self::core`] does, and finds the ranges of it that are not holes;
+    /// `None` if there is no core file.
     pub fn stored_core(&self) -> Result<Option<StoredCore>, Error> {
         let Some(sums) = self.sums.as_ref().filter(|sums| sums.lists(CORE)) else {
             return Ok(None);

@@ -138,7 +138,8 @@ impl Store {
     }
 
     /// Opens and returns all recordings of the store, oldest first; those that cannot be opened
-    /// with their errors. Leaves out hidden directories, and those without a recording.
+    /// with their errors. Leaves out links, hidden directories, and directories in which no
+    /// recording began. Empty if the store does not exist.
     pub fn list(&self) -> Result<Vec<StoredRecording>, Error> {
         let mut entries = Vec::new();
         let dir = self.dir()?;

@@ -1,5 +1,8 @@
 //! Writes a recording. The capture room decides what is written, and when.
 //! [`Writer::finish`] makes the recording complete; without it, it stays a cut one.
+//!
+//! Events of the operating system are the *sideband*. The contents of a mapped file are an *image*,
+//! whose name is their hash, so equal contents are stored once.
 
 use super::backend::BackendName;
 use super::chunk::Appender;
@@ -42,9 +45,11 @@ pub struct Writer {
     log: Option<LogParts>,
     /// The places that the path of an exact recording passes, if this is such a path.
     places: Option<Appender>,
+    /// The traces that have begun and not ended.
     traces: BTreeMap<TraceId, TraceFile>,
     /// The traces that are complete.
     ended: Vec<TraceId>,
+    /// The hashes and the contents of images that earlier recordings stored.
     known_images: KnownImages,
     shared_images: SharedImages,
 }
@@ -229,12 +234,14 @@ impl Writer {
     }
 
     /// Begins another part of the log, in its own file, with the next entry: at the place of a
-    /// keyframe that was just written.
+    /// keyframe that was just written. Fails if the last part has no entries. Does nothing without
+    /// a log.
     pub fn begin_log_part(&mut self) -> Result<(), Error> {
         self.log.as_mut().map_or(Ok(()), LogParts::begin_part)
     }
 
-    /// Removes the files with the parts of the log before the one that begins with entry `first`.
+    /// Removes the files of the parts of the log that begin before entry `first`, but not the part
+    /// that is being written. Does nothing without a log.
     pub fn drop_log_before(&mut self, first: u64) -> Result<(), Error> {
         self.log.as_mut().map_or(Ok(()), |log| log.drop_before(first))
     }

@@ -200,8 +200,8 @@ impl<'a> Converter<'a> {
         Ok(())
     }
 
-    /// Adds a mapping, and stores its file in `symfs`. Skips memory without a file that is not
-    /// executable, which perf does not need.
+    /// Adds a mapping, and stores its file in `symfs`. Skips a file whose path is unknown, and
+    /// memory without a file that is not executable, which perf does not need.
     fn add_mapping(
         &mut self,
         record: &Record,
@@ -267,7 +267,7 @@ impl<'a> Converter<'a> {
 
     /// Stores a file's image in `symfs`, unless it is there, and returns its name there; without an
     /// image returns `path`. If several files have one path, the names of the later ones include
-    /// their IDs.
+    /// their IDs. Notes a missing or damaged image in `lost`.
     fn store_file(
         &mut self,
         path: &str,
@@ -309,7 +309,8 @@ impl<'a> Converter<'a> {
         self.push(self.id(record), map);
     }
 
-    /// Adds the code that the core file contains in a range, as mappings of [`CORE_NAME`].
+    /// Adds the code that the core file contains in a range, as mappings of [`CORE_NAME`]; nothing
+    /// without a core file.
     fn add_core_code(&mut self, record: &Record, range: AddrRange) {
         let Some(core) = &self.core else { return };
         let known: Vec<_> = core.memory().sections().filter_map(|part| part.cut(range)).collect();

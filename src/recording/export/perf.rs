@@ -26,7 +26,8 @@ pub struct ExportedPerf {
 
 /// Writes a recording as perf.data to `out`, and its code to the directory `out` with the suffix
 /// `.symfs`. Neither may exist; with `replace`, a previous export is removed first. A failed export
-/// leaves no file `out`. Missing images are no failure ([`ExportedPerf::lost`]).
+/// leaves no file `out`, but may leave the directory. Missing images are no failure
+/// ([`ExportedPerf::lost`]).
 pub fn export_perf(reader: &Reader, out: &Path, replace: bool) -> Result<ExportedPerf, Error> {
     let mut name = out.as_os_str().to_owned();
     name.push(".symfs");

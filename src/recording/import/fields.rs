@@ -21,6 +21,7 @@ const SHOWN_CHARS: usize = 40;
 /// A JSON value (or none, for a missing field), and its place in the description.
 #[derive(Clone, Debug)]
 pub(super) struct Field<'a> {
+    /// The place as in [`BadBundle`]; empty for the outermost value.
     place: String,
     /// The value; `None` if the place does not exist.
     value: Option<&'a Value>,

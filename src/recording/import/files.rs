@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 const DESCRIPTION_LIMIT_BYTES: u64 = 64 << 20;
 
 /// Opens a bundle, given the path of its description, or of its directory with `trace.json`. Parses
-/// the description, and maps and checks the files that it names.
+/// the description, and maps and checks the files that it names. Fails if all traces are empty.
 pub fn open_bundle(path: &Path) -> Result<Imported, Error> {
     let path = if path.is_dir() { path.join("trace.json") } else { path.to_owned() };
     let description = open(&path)?;
@@ -49,7 +49,8 @@ struct Opening {
 }
 
 impl Opening {
-    /// Opens the traces, switches and modules, and returns them as an imported trace.
+    /// Opens the traces, switches and modules, and returns them as an imported trace. Its program
+    /// is the first module that is executable, else the first one, else the description.
     fn imported(&self) -> Result<Imported, Error> {
         let bundle = &self.bundle;
         let mut traces = Vec::new();
@@ -106,7 +107,7 @@ impl Opening {
         Mapped::open(&real).at(&real)
     }
 
-    /// Reads the context switches of a CPU.
+    /// Reads the context switches of a CPU; none if the bundle has no clock for their times.
     fn switches(&self, cpu: u32, name: &str) -> Result<Vec<CpuSwitch>, Error> {
         let bytes = self.inside(name)?;
         let switches = perf_switches(&bytes);
@@ -137,8 +138,8 @@ impl Opening {
         }
     }
 
-    /// Opens a module and loads its sections at its address. Fails if its build ID is not the one
-    /// that the bundle lists.
+    /// Opens a module and loads its sections at its address. Fails if its build ID has the length
+    /// of the one that the bundle lists, and is another one.
     fn module(&self, module: &Module) -> Result<Loaded, Error> {
         let path = self.dir.join(&module.file);
         let bytes = open(&path)?;
@@ -166,7 +167,9 @@ impl Opening {
 
 /// A module that was opened.
 struct Loaded {
+    /// The absolute path on the traced machine, else that of the opened file.
     path: String,
+    /// True if it is executable, and not a library.
     is_program: bool,
     sections: Vec<Section>,
 }

@@ -118,7 +118,8 @@ pub struct Totals {
 
 impl Imported {
     /// Writes a complete recording of this trace to `dir`, which must be empty or not exist.
-    /// Returns its directory. Releases the memory of the imported traces as it goes.
+    /// Returns its directory. Releases the memory of the imported traces as it goes. If it fails, a
+    /// cut recording may be left.
     pub fn write(&self, dir: &Path) -> Result<PathBuf, Error> {
         let starting = self.manifest(None);
         let mut writer = Writer::create(dir, &starting)?;
@@ -259,7 +260,9 @@ impl Imported {
 /// that are to be written.
 struct CodeImages<'a> {
     writer: &'a Writer,
+    /// The number and the contents of each file, by path.
     ids: HashMap<Arc<str>, (FileId, Bytes)>,
+    /// The bytes that are stored, and their images.
     images: Vec<(Bytes, ImageId)>,
     events: Vec<Event>,
 }
@@ -283,8 +286,8 @@ impl CodeImages<'_> {
         Ok(())
     }
 
-    /// Returns the backing of a mapping of a file. At the first mapping of the file, stores the
-    /// file as an image and adds its events.
+    /// Returns the backing of a mapping of a file; anonymous memory if the bytes are not those of
+    /// the file's first mapping. At that one, stores the file as an image and adds its events.
     fn file_backing(&mut self, section: &Section) -> Result<Backing, Error> {
         let offset = section.offset;
         if let Some((file, bytes)) = self.ids.get(&section.name) {

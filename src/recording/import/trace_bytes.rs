@@ -24,7 +24,8 @@ pub enum TracePart {
 }
 
 impl TraceBytes {
-    /// Returns the trace that consists of these parts of a file; ranges beyond its end are empty.
+    /// Returns the trace that consists of these parts of a file; a range that is not inside the
+    /// file is empty.
     pub fn new(file: Arc<Mapped>, parts: Vec<TracePart>) -> Self {
         Self { file, parts }
     }

@@ -1,4 +1,6 @@
-//! The entries of a log.
+//! The entries of a log. An entry is an event of one thread, and the thread's position at the event:
+//! the *ticks* since its last entry. A tick is a branch that is counted; every cycle of control flow
+//! has one.
 
 use super::bytes::Bytes;
 use crate::common::{Addr, AddrRange, Pid, Tid};

@@ -63,7 +63,7 @@ pub(super) fn is_continued(payload: &[u8]) -> bool {
 }
 
 /// Appends the encoded entries of a payload, decompressed. Returns `None` if the payload is
-/// invalid.
+/// invalid; other bytes may then be appended.
 pub(super) fn unpack_payload(payload: &[u8], entries: &mut Vec<u8>) -> Option<()> {
     match payload.split_first()? {
         (&(STORED | CONTINUED), rest) => entries.extend_from_slice(rest),

@@ -1,8 +1,9 @@
 //! Writes a log in parts, one file each. If only the end of the log is kept, the oldest parts are
 //! dropped.
 //!
-//! Each part but the first begins at a keyframe, so it can become the first one when the parts
-//! before it are dropped. The caller calls `begin_part` at a keyframe.
+//! Each part but the first begins at a keyframe (a file with the state of the process, from which a
+//! replay can begin), so it can become the first one when the parts before it are dropped. The
+//! caller calls `begin_part` at a keyframe.
 
 use super::super::error::{At, Error};
 use super::super::format::log_name;
@@ -69,7 +70,8 @@ impl LogParts {
         self.file.pause_thread()
     }
 
-    /// Writes out the last part and begins another one, in its own file, with the next entry.
+    /// Writes out the last part and begins another one, in its own file, with the next entry. Fails
+    /// if the last part has no entries: the names of files are numbers of entries.
     pub(in crate::recording) fn begin_part(&mut self) -> Result<(), Error> {
         self.file.flush()?;
         let since_start = self.totals_since_start();
@@ -81,7 +83,8 @@ impl LogParts {
         Ok(())
     }
 
-    /// Removes the files of the complete parts before the one that begins with entry `first`.
+    /// Removes the files of the complete parts that begin before entry `first`. The part that is
+    /// being written stays.
     pub(in crate::recording) fn drop_before(&mut self, first: u64) -> Result<(), Error> {
         while let Some(part) = self.complete.front().filter(|part| part.before.entries < first) {
             let path = self.dir.join(log_name(part.before.entries));

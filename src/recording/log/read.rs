@@ -18,6 +18,7 @@ pub struct Log {
     files: Arc<LogFiles>,
 }
 
+/// The files of a log, and where its chunks are.
 #[derive(Debug)]
 struct LogFiles {
     /// The number of entries before the first part, which were dropped.
@@ -38,7 +39,9 @@ struct LogFile {
 #[derive(Debug)]
 pub(in crate::recording) struct BrokenPart {
     pub(in crate::recording) path: PathBuf,
+    /// The chunks before the broken one.
     pub(in crate::recording) whole: WholeChunks,
+    /// The size of the file in bytes.
     pub(in crate::recording) file_bytes: u64,
 }
 
@@ -201,7 +204,8 @@ impl Cursor {
         self.index
     }
 
-    /// Returns the next entry without moving past it; `None` at the end.
+    /// Returns the next entry without moving past it; `None` at the end. Fails if its chunk cannot
+    /// be decompressed, or the entry not decoded.
     pub fn peek(&mut self) -> Result<Option<&Entry>, Error> {
         while self.next.is_none() {
             let rest = self.chunk.get(self.at..).unwrap_or_default();

@@ -11,6 +11,7 @@ use super::pack::pack_chunk;
 #[derive(Debug)]
 pub struct LogSink {
     file: Appender,
+    /// The encoded entries that are not written yet.
     pending: Vec<u8>,
     /// The first error, until it is returned.
     error: Option<Error>,

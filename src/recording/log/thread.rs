@@ -47,11 +47,14 @@ enum LogOrder {
     Flush(SyncSender<Result<u64, Error>>),
 }
 
-/// A thread that writes a log.
+/// A thread that writes a log. If it panics, the next call of a method panics as well.
 #[derive(Debug)]
 pub(super) struct LogThread {
+    /// `None` once the thread is to end.
     orders: Option<SyncSender<LogOrder>>,
+    /// The thread, which returns its sink; `None` once it is joined.
     thread: Option<JoinHandle<Option<Box<LogSink>>>>,
+    /// True once a write has failed.
     has_failed: Arc<AtomicBool>,
 }
 

@@ -121,7 +121,7 @@ fn put_number(field: &mut [u8], number: u64) {
     }
 }
 
-/// Parses a number as [`put_number`] writes it.
+/// Parses a number as [`put_number`] writes it; `None` for other bytes.
 fn number(field: &[u8]) -> Option<u64> {
     let (last, digits) = field.split_last()?;
     if field[0] == 0x80 {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 impl Reader {
     /// Returns the directories of source files as the debug information names them, in order; empty
-    /// if the recording has no source files.
+    /// if the recording has no source files. Leaves out relative paths, and those with `..`.
     pub fn source_directories(&self) -> Vec<PathBuf> {
         let list = self.dir().join(SOURCE_DIR).join(SOURCE_LIST);
         let text = read_limited(&list, TEXT_LIMIT_BYTES).unwrap_or_default();

@@ -85,6 +85,7 @@ fn is_listed(reader: &Reader, traces: &[String], name: &str) -> bool {
     reader.sums().is_none_or(|sums| is_trace || name == CHECKSUMS || sums.lists(name))
 }
 
+/// A packed recording that is being unpacked to `dir`.
 struct Unpacking<'a> {
     file: &'a Path,
     dir: &'a Path,

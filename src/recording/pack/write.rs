@@ -44,8 +44,10 @@ impl Extra {
     }
 }
 
+/// The source of the bytes of a file that is to be packed.
 #[derive(Debug)]
 enum Content {
+    /// A file, opened when it is packed.
     File(PathBuf),
     /// An open file, whose name the recorder may remove.
     Open(PathBuf, File),
@@ -71,9 +73,9 @@ struct Item {
     content: Content,
 }
 
-/// Packs a recording and additional files into `out`, which must not exist. Fails if the recording
-/// is damaged. Calls `progress` with the number of bytes done and that of all, and fails if it
-/// returns false. Removes a partial file.
+/// Packs a recording and additional files into `out`, which must not exist. Leaves out additional
+/// files that the recording has already. Fails if the recording is damaged. Calls `progress` with
+/// the number of bytes done and that of all, and fails if it returns false. Removes a partial file.
 pub fn pack(
     reader: &Reader,
     extras: Vec<Extra>,
@@ -163,7 +165,7 @@ fn open_item(dir: &Path, name: String) -> Result<Option<Item>, Error> {
 }
 
 /// Returns the file at a path in a recording, or all files below a directory; none if there is
-/// nothing.
+/// nothing. Leaves out links, and files that no recording has, such as partial ones.
 fn items_below(dir: &Path, name: &str) -> Result<Vec<Item>, Error> {
     let path = dir.join(name);
     let Ok(metadata) = fs::symlink_metadata(&path) else { return Ok(Vec::new()) };
@@ -240,7 +242,8 @@ impl Packing<'_> {
         self.pad(size_bytes)
     }
 
-    /// Writes a file up to the size of its member, without its holes.
+    /// Writes a file up to the size of its member, without its holes. Fails if it became shorter,
+    /// or if `progress` returns false.
     fn file(
         &mut self,
         member: &Member,

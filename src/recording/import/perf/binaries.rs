@@ -126,7 +126,7 @@ fn cached(build_id: &[u8], kind: &str) -> Option<PathBuf> {
 }
 
 /// Returns true if a file has the wanted build ID, or if either has none. perf pads short IDs with
-/// zeros.
+/// zeros. A file that is not ELF is right only if no ID is wanted.
 fn has_build_id(bytes: &Bytes, wanted: &[u8]) -> bool {
     let Ok(elf) = Elf::parse(&bytes.clone().aligned()) else { return wanted.is_empty() };
     match elf.build_id {

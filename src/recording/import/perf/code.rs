@@ -19,7 +19,9 @@ use std::path::Path;
 /// The sources of code besides the records of perf.data, and the clock of their times.
 pub(super) struct CodeSources<'a> {
     pub(super) options: &'a PerfOptions,
+    /// The core file, if the user gave one.
     pub(super) core: Option<&'a Core>,
+    /// `None` if it is unknown: all events then have the time 0.
     pub(super) clock: Option<TscToNs>,
 }
 
@@ -33,6 +35,7 @@ pub(super) fn history(
     notes: &mut Vec<String>,
 ) -> Result<(Vec<ImportedEvent>, Option<String>), Error> {
     let is_exec = |record: &PerfRecord| matches!(&record.event, PerfEvent::Comm { pid, exec: true, .. } if *pid == process.pid);
+    // The memory of the core file is the last program's: it counts from the last exec(2) on.
     let last_exec = process.records(data).filter(|(_, record)| is_exec(record)).last();
     let last_exec = last_exec.map(|(_, record)| record);
     let mut history = HistoryBuilder {
@@ -53,13 +56,15 @@ pub(super) fn history(
         history.add_core(Tsc(0), Tid(process.pid.0));
     }
     let mut program = None;
-    // The index in `reported` of the last exec(2), until its file is mapped.
+    // perf reports an exec(2) with the thread's new name only; the next mapping of a file shows the
+    // path. This is the index in `reported` of the last exec(2), until its file is mapped.
     let mut executed: Option<usize> = None;
     for (owner, record) in process.records(data) {
         let tsc = record.id.time_ns.zip(sources.clock).map_or(Tsc(0), |(ns, clock)| clock.tsc(ns));
         if let PerfEvent::Map(map) = &record.event
             && map.pid == owner
         {
+            // A name with brackets is that of an exported file without a path, such as `/[code]`.
             let is_program = map.executable && is_file(&map.name) && !map.name.contains('[');
             if is_program && (executed.is_some() || program.is_none()) {
                 program = Some(map.name.clone());
@@ -148,6 +153,7 @@ struct HistoryBuilder<'a> {
     /// The file found for each name; `None` if it was not found.
     files: HashMap<String, Option<Bytes>>,
     reported: Vec<ImportedEvent>,
+    /// The mappings so far, from which follows the time from which a new one counts.
     floors: Floors,
     /// The number of bytes that may still be compared with the core file. It is limited, since a
     /// hostile file may claim any number.
@@ -183,7 +189,8 @@ impl HistoryBuilder<'_> {
         self.reported.extend(sections.map(reported));
     }
 
-    /// Adds a mapping of code. Ignores mappings without execute permission.
+    /// Adds a mapping of code. Ignores mappings without execute permission, and exported code of
+    /// the core file if that is given.
     fn add_mapping(&mut self, tsc: Tsc, map: &PerfMap) -> Result<(), Error> {
         let is_file = is_file(&map.name);
         // Memory without execute permission may have been written before, like relocated data.
@@ -221,7 +228,9 @@ impl HistoryBuilder<'_> {
         Ok(())
     }
 
-    /// Returns the code of a mapping without a file.
+    /// Returns the code of a mapping without a file: the core file's if that has it, else the
+    /// kernel's if the name has brackets, else unknown code. Always unknown under
+    /// [`ANONYMOUS_NAME`], the name that an export gives to such code.
     fn code_without_file(&self, map: &PerfMap, section: Section) -> MappedCode {
         match map.name.as_str() {
             ANONYMOUS_NAME => MappedCode::Anonymous(section),
@@ -265,7 +274,8 @@ impl HistoryBuilder<'_> {
     }
 
     /// Returns the code of a mapping of a file. If the file is not found, notes that, and returns
-    /// the code of the core file, else unknown code. Fails if file and core file differ.
+    /// the code of the core file, else unknown code. Fails if all files found have other build IDs,
+    /// or if file and core file differ.
     fn file_code(&mut self, map: &PerfMap, section: Section) -> Result<MappedCode, Error> {
         let bytes = if let Some(known) = self.files.get(&map.name) {
             known.clone()

@@ -57,7 +57,8 @@ fn open(path: &Path) -> Result<Bytes, Error> {
 
 /// Opens a perf.data file, or the directory that `perf record --kcore` makes, and the files of the
 /// program. Imports one process: the one in `options`, else that of the core file, else the only
-/// one that was traced.
+/// one that was traced. Fails if the trace is empty or includes the kernel, or if a file is not the
+/// one that ran.
 pub fn open_perf(path: &Path, options: &PerfOptions) -> Result<Imported, Error> {
     let path = &if path.is_dir() { path.join("data") } else { path.to_owned() };
     if path.ends_with("data") && path.with_extension("0").exists() {
@@ -139,7 +140,8 @@ fn check_events(data: &PerfData, info: &AuxInfo) -> Result<u64, ErrorKind> {
     Ok(first.config)
 }
 
-/// Parses perf's `cpuid` string: vendor, family, model, stepping. Returns `None` for other strings.
+/// Parses perf's `cpuid` string: vendor, family, model, stepping, and fields that are ignored.
+/// Returns `None` for other strings.
 fn host_cpu(cpuid: &str) -> Option<HostCpu> {
     let mut fields = cpuid.split(',');
     let vendor = fields.next()?.to_owned();

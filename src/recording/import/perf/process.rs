@@ -96,7 +96,7 @@ impl Process {
     }
 }
 
-/// Returns the processes in the records, and their names; empty if a process has no name.
+/// Returns the processes in the records, and their last names; empty for one without a name.
 fn names(data: &PerfData) -> BTreeMap<Pid, String> {
     let mut names = BTreeMap::new();
     for record in &data.records {
@@ -140,7 +140,7 @@ fn only_traced_process(
     Err(ErrorKind::WhichProcess(listed(names, |pid| candidates.contains(pid))))
 }
 
-/// Returns the process of each thread.
+/// Returns the process of each thread that a record names.
 fn processes_of(data: &PerfData) -> HashMap<Tid, Pid> {
     let mut of_thread = HashMap::new();
     for record in &data.records {

@@ -230,7 +230,7 @@ fn bytes_of(file: &[u8], stretch: &Stretch) -> Vec<u8> {
     parts.collect::<Vec<_>>().concat()
 }
 
-/// Returns the part of a stretch from its first PSB on; empty if it has none.
+/// Returns the part of a stretch from its first PSB on; empty if it has none in its first 128 MiB.
 fn from_first_psb(file: &[u8], stretch: &Stretch) -> Stretch {
     for window in WINDOWS_BYTES {
         if let Some(psb) = find_psb(&bytes_of(file, &cut(stretch, 0, window)), 0) {
@@ -240,7 +240,8 @@ fn from_first_psb(file: &[u8], stretch: &Stretch) -> Stretch {
     Vec::new()
 }
 
-/// Returns the part of a stretch up to the end of its last whole packet; empty if it has no PSB.
+/// Returns the part of a stretch up to the end of its last whole packet; empty if it has no PSB in
+/// its last 128 MiB.
 fn to_last_packet(file: &[u8], stretch: &Stretch) -> Stretch {
     let size = size_of(stretch);
     for window in WINDOWS_BYTES {

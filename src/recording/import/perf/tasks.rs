@@ -5,7 +5,8 @@ use crate::common::Tid;
 use crate::sideband::perf_data::{PerfData, PerfEvent, PerfRecord};
 use std::collections::BTreeSet;
 
-/// Returns the threads that the traces can contain; `None` if they can contain any thread.
+/// Returns the threads that the traces can contain; `None` if they can contain any thread, or if
+/// records were lost.
 ///
 /// Each area names the first of the threads that perf traces. The kernel names a thread when it
 /// first enables its event (`PERF_RECORD_ITRACE_START`) and, with each piece, the thread that wrote
