@@ -25,8 +25,9 @@ pub(super) fn find_debug_file(files: &dyn Files, path: &Path, elf: &Elf) -> Opti
     by_id.or_else(|| find_linked(files, path, elf.debug_link.as_ref()?))
 }
 
-/// Opens the file that several debug files share (section `.gnu_debugaltlink`, made by dwz). `name`
-/// is relative to the directory of `of`, the debug file that names it.
+/// Opens the file that several debug files share (section `.gnu_debugaltlink`, made by dwz):
+/// `name`, relative to the directory of `of`, the debug file that names it; else the one with the
+/// build ID in the global directory. `None` if neither has the build ID.
 pub(super) fn open_supplement(
     files: &dyn Files,
     of: &Path,
@@ -38,7 +39,8 @@ pub(super) fn open_supplement(
     named.or_else(|| open_by_id(files, build_id).map(|file| file.bytes))
 }
 
-/// Opens the debug file with this build ID in the global directory.
+/// Opens the debug file with this build ID in the global directory; `None` if it is not there, or
+/// its own ID is another one.
 fn open_by_id(files: &dyn Files, id: &[u8]) -> Option<DebugFile> {
     let (first, rest) = id.split_first()?;
     let mut name = format!("{DEBUG_DIRECTORY}/.build-id/{first:02x}/");
@@ -56,7 +58,7 @@ fn has_id(bytes: &Bytes, id: &[u8]) -> bool {
 }
 
 /// Finds the debug file that `link` names: in the module's directory, its `.debug`, or the global
-/// directory. The checksum must match.
+/// directory. `None` if none there has the checksum, or the link is a path.
 fn find_linked(files: &dyn Files, module: &Path, link: &DebugLink) -> Option<DebugFile> {
     let name = OsStr::from_bytes(&link.file_name);
     // The link must be a plain file name: the module may be hostile.
@@ -82,7 +84,8 @@ fn find_linked(files: &dyn Files, module: &Path, link: &DebugLink) -> Option<Deb
     })
 }
 
-/// Removes `.` and `..` from the path lexically, without following links.
+/// Removes `.` and `..` from the path lexically, without following links. A `..` at the start
+/// stays.
 pub(super) fn normalized(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {

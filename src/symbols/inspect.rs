@@ -91,7 +91,7 @@ impl Symbols {
         })
     }
 
-    /// Reads a type. Returns `None` if it is void, or damaged.
+    /// Reads a type. Returns `None` if it is void or damaged, or its module was removed.
     pub fn read_type(&self, type_id: TypeId) -> Option<Type> {
         let module = self.modules.get(&type_id.module)?;
         module.dwarf()?.read_type(type_id.module, type_id.entry)

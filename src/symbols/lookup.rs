@@ -49,25 +49,26 @@ impl Symbols {
     }
 
     /// Returns the function that contains `addr`, from the ELF symbols, else from DWARF: not one
-    /// that is inlined there.
+    /// that is inlined there. `None` if there is none, or no module.
     pub fn function_at(&self, addr: Addr) -> Option<Function> {
         self.module_at(addr)?.function_at(addr)
     }
 
-    /// Returns the source location of the code at `addr`.
+    /// Returns the source location of the code at `addr`; `None` if no line table covers it.
     pub fn location_at(&self, addr: Addr) -> Option<Location> {
         self.module_at(addr)?.location_at(addr)
     }
 
     /// Returns the function at `addr` and those that it is inlined into, innermost first. Without
-    /// debug information, returns one frame with the ELF symbol; empty if nothing is known.
+    /// debug information of the function, returns one frame with the ELF symbol and the line, if
+    /// either is known; empty if nothing is known.
     pub fn frames_at(&self, addr: Addr) -> Vec<Frame> {
         self.module_at(addr).map(|module| module.frames_at(addr)).unwrap_or_default()
     }
 
     /// Returns the addresses at which gdb would break for a line: one in each function, inlined
     /// copy and block with its own variables that has code of the line. `file` is a path or its
-    /// last components. If the line has no code, uses the next line that has.
+    /// last components. If the line has no code, uses the next line that has; empty without one.
     pub fn addresses_of_line(&self, file: &str, line: u32) -> Vec<Addr> {
         let modules = self.modules.values();
         let next = modules.clone().filter_map(|module| module.next_line(file, line)).min();

@@ -58,13 +58,13 @@ impl Module {
         Some(Function { name, start, size_bytes, offset: addr.0.wrapping_sub(start.0) })
     }
 
-    /// Returns the source location of the code at `addr`.
+    /// Returns the source location of the code at `addr`; `None` if no line table covers it.
     pub(super) fn location_at(&self, addr: Addr) -> Option<Location> {
         self.dwarf()?.location_at(addr.0.wrapping_sub(self.bias), self.table().code())
     }
 
     /// Returns the function at `addr` and those that it is inlined into, innermost first. Without
-    /// DWARF of the function, returns one frame with its ELF symbol, if there is one.
+    /// DWARF of the function, returns one frame with its ELF symbol and line, if either is known.
     pub(super) fn frames_at(&self, addr: Addr) -> Vec<Frame> {
         let at = addr.0.wrapping_sub(self.bias);
         let mut frames = self.dwarf().map(|dwarf| dwarf.frames_at(at, self.table().code()));
@@ -101,7 +101,8 @@ impl Module {
         self.at_run_time(found)
     }
 
-    /// Returns the first line, from `line` on, that has code in a file that `file` matches.
+    /// Returns the first line, from `line` on, that has code for a breakpoint in a file that `file`
+    /// matches; `None` if there is none.
     pub(super) fn next_line(&self, file: &str, line: u32) -> Option<u32> {
         self.dwarf()?.next_line(file, line, self.table().code())
     }

@@ -17,9 +17,9 @@ pub(super) struct Span {
 pub(super) struct Spans(Vec<Span>);
 
 impl Spans {
-    /// Creates the pieces of `ranges`. Of two that overlap, the one that starts later is the inner
-    /// one; of two with the same start, the shorter one; of two equal ones, the later one in the
-    /// list.
+    /// Creates the pieces of `ranges`, without empty ones. Of two that overlap, the one that starts
+    /// later is the inner one; of two with the same start, the shorter one; of two equal ones, the
+    /// later one in the list.
     pub(super) fn new(mut ranges: Vec<Span>) -> Self {
         ranges.retain(|range| range.start < range.end);
         ranges.sort_by_key(|range| (range.start, Reverse(range.end)));

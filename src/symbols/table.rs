@@ -31,6 +31,7 @@ pub(super) struct FunctionSymbol {
     pub(super) size_bytes: u64,
 }
 
+/// A function, label or stub, at the addresses of the file.
 #[derive(Clone, Copy, Debug)]
 struct Symbol {
     start: u64,
@@ -62,7 +63,8 @@ struct Rank {
 }
 
 impl SymbolTable {
-    /// Reads the symbols of `files`: the module, and its separate debug file if it has one.
+    /// Reads the symbols of `files`: the module, and its separate debug file if it has one. The
+    /// code sections are those of the first file that has any.
     pub(super) fn parse(files: Vec<Bytes>) -> Self {
         let mut symbols = Vec::new();
         let mut code = Spans::default();
@@ -86,7 +88,8 @@ impl SymbolTable {
         &self.code
     }
 
-    /// Returns the function or stub whose symbol covers `addr`.
+    /// Returns the function or stub whose symbol covers `addr`; `None` if there is none, or its
+    /// name is not UTF-8.
     pub(super) fn function_at(&self, addr: u64) -> Option<FunctionSymbol> {
         let index = usize::try_from(self.by_address.find(addr)?.value).ok()?;
         let symbol = self.symbols.get(index)?;
@@ -174,7 +177,8 @@ fn push_stubs(symbols: &mut Vec<Symbol>, elf: &File<'_>, file: usize, bytes: &By
     }
 }
 
-/// Returns the position of `raw`, a name inside `bytes`, without its version (`@@GLIBC_2.2.5`).
+/// Returns the position of `raw`, a name inside `bytes`, without its version (`@@GLIBC_2.2.5`);
+/// `None` for an empty name.
 fn name_in(file: usize, bytes: &Bytes, raw: &[u8], is_plt: bool) -> Option<Name> {
     let start = raw.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?;
     let size_bytes = raw.iter().position(|byte| *byte == b'@').unwrap_or(raw.len());

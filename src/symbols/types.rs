@@ -9,13 +9,14 @@ use std::sync::Arc;
 pub struct TypeId {
     /// The start of the module's range.
     pub(super) module: Addr,
+    /// The type's entry in the debug information.
     pub(super) entry: EntryId,
 }
 
 /// A type, without the typedefs and qualifiers around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Type {
-    /// Its name, if it has one.
+    /// The name of its outermost typedef, else its own; `None` if it has none.
     pub name: Option<String>,
     /// Its size, if known.
     pub size_bytes: Option<u64>,
@@ -131,6 +132,7 @@ pub struct Variable {
     pub type_id: Option<TypeId>,
     /// The start of the module's range.
     pub(super) module: Addr,
+    /// The variable's entry in the debug information.
     pub(super) entry: EntryId,
 }
 

@@ -32,6 +32,7 @@ pub(super) struct UnwindTables {
     rows: Mutex<HashMap<u64, Option<Arc<Row>>>>,
 }
 
+/// An unwind table: a section, and the list of its entries.
 struct Table<S> {
     section: S,
     bases: BaseAddresses,
@@ -45,6 +46,7 @@ struct Row {
     cfa: Rule,
     /// The rules of registers, by DWARF number.
     registers: Vec<(u16, Rule)>,
+    /// The encoding of the expressions in the rules.
     encoding: Encoding,
     /// True if the frame is a signal trampoline, so that its caller was interrupted.
     is_signal: bool,
@@ -125,8 +127,8 @@ impl UnwindTables {
         Self { eh, debug, rows: Mutex::default() }
     }
 
-    /// Returns the row of an address of the file, from `.eh_frame` or else from `.debug_frame`.
-    /// Keeps it in the cache.
+    /// Returns the row of an address of the file, from `.eh_frame` or else from `.debug_frame`;
+    /// `None` if neither covers it. Keeps it in the cache.
     fn row(&self, addr: u64) -> Option<Arc<Row>> {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(row) = rows.get(&addr) {
@@ -186,7 +188,7 @@ impl UnwindTables {
 }
 
 impl<S: UnwindSection<Data>> Table<S> {
-    /// Lists the entries of a section, up to any damage.
+    /// Lists the entries of a section, up to any damage. Leaves out empty and damaged entries.
     fn index(section: S, bases: BaseAddresses) -> Self
     where
         S::Offset: gimli::UnwindOffset<usize>,
@@ -257,8 +259,9 @@ struct RowEvaluation<'a> {
 }
 
 impl RowEvaluation<'_> {
-    /// Returns the value that a rule computes for a register. `cfa` is the canonical frame address;
-    /// it is `None` for the rule that computes it, which ignores `register`.
+    /// Returns the value that a rule computes for a register; `None` if it is lost, or needs an
+    /// unknown value. `cfa` is the canonical frame address; it is `None` for the rule that computes
+    /// it, which ignores `register`.
     fn value(&self, rule: &Rule, register: u16, cfa: Option<u64>) -> Option<u64> {
         match rule {
             Rule::Unknown => None,
@@ -321,7 +324,8 @@ impl RowEvaluation<'_> {
     }
 }
 
-/// Loads a section, and the addresses to which its pointers are relative.
+/// Loads a section, and the addresses to which its pointers are relative; `None` if it is absent or
+/// damaged.
 fn load_section(bytes: &Bytes, name: &str) -> Option<(Data, BaseAddresses)> {
     let elf = ElfFile64::<Endianness>::parse(&**bytes).ok()?;
     let data = crate::symbols::dwarf::section(&elf, bytes, name)?;

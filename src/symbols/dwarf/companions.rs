@@ -21,7 +21,8 @@ pub struct Companions {
     pub sources: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
 }
 
-/// Returns the separate debug files of a module, and the sources that its line tables name.
+/// Returns the separate debug files of the module at `path`, and the sources that its line tables
+/// name. Leaves out a debug file without a build ID, but not its sources.
 pub fn companions(files: &dyn Files, path: &Path, module: &Bytes) -> Companions {
     let mut companions = Companions::default();
     let separate = Elf::parse(module).ok().and_then(|elf| find_debug_file(files, path, &elf));

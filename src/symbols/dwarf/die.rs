@@ -23,7 +23,8 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Returns the entry with an identity; `None` if there is no such unit. Does not read it.
+    /// Returns the entry with an identity; `None` if no unit begins where the identity says. Does
+    /// not read the entry.
     pub(super) fn die(self, id: EntryId) -> Option<Die<'a>> {
         let units = if id.is_in_supplement { self.supplement? } else { self.units };
         let unit = units.at_or_before(id.unit).filter(|unit| unit.offset == id.unit)?;
@@ -92,7 +93,8 @@ impl<'a> Die<'a> {
     }
 
     /// Returns the value of an attribute, and the entry that has it: this one, or the nearest one
-    /// in the chain of its abstract origins and declarations. `None` if none of them has it.
+    /// in the chain of its abstract origins and declarations. `None` if none of them has it, or one
+    /// before it is damaged.
     pub(super) fn inherited_attribute(
         self,
         attribute: DwAt,

@@ -21,7 +21,8 @@ impl Dwarf {
         Context { units: &self.units, supplement, opener: &*self.files }
     }
 
-    /// Returns the unit that covers `addr`, and the scopes that contain `addr`, innermost first.
+    /// Returns the unit that covers `addr`, and the scopes that contain `addr`, innermost first,
+    /// perhaps none; `None` without a unit.
     fn unit_and_scopes_at(
         &self,
         addr: u64,
@@ -110,7 +111,7 @@ impl Dwarf {
     }
 
     /// Returns the description of where a variable is while the code at `addr` executes, for
-    /// [`Self::home`] to evaluate.
+    /// [`Self::home`] to evaluate: optimized out if there is no such entry.
     pub(in crate::symbols) fn location_description(
         &self,
         entry: EntryId,

@@ -96,7 +96,8 @@ impl Lines {
         Some(*same.find(|row| row.is_stmt).unwrap_or(last))
     }
 
-    /// Returns the path of the file with a number in the table.
+    /// Returns the path of the file with a number in the table; `None` if no row has that file, or
+    /// its path is damaged.
     pub(super) fn file(&self, number: u64) -> Option<&Arc<str>> {
         self.files.get(&number)
     }
@@ -123,7 +124,7 @@ impl Lines {
     }
 
     /// Returns the address of the first row above `addr`, in the sequence that contains `addr`;
-    /// `None` if `addr` is in no sequence, or above the address of its last row.
+    /// `None` if `addr` is in no sequence, or not below the address of its last row.
     pub(super) fn next_row(&self, addr: u64) -> Option<u64> {
         let sequence = usize::try_from(self.by_address.find(addr)?.value).ok()?;
         let rows = self.rows.get(self.sequences.get(sequence)?.clone())?;

@@ -136,7 +136,8 @@ impl Dwarf {
         by_name
     }
 
-    /// Returns the first line, from `line` on, that has code in a file that `file` matches.
+    /// Returns the first line, from `line` on, that has code for a breakpoint in a file that `file`
+    /// matches; `None` if there is none.
     pub(in crate::symbols) fn next_line(&self, file: &str, line: u32, code: &Spans) -> Option<u32> {
         let lines = self.units.units.iter().flat_map(|unit| {
             let rows =

@@ -74,7 +74,7 @@ impl Scopes {
         scopes.filter(|(_, scope)| !matches!(scope.kind, ScopeKind::Block { has_variables: false }))
     }
 
-    /// Returns all scopes.
+    /// Returns all scopes that have code, each after its parent, also blocks that declare nothing.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Scope> {
         self.scopes.iter()
     }

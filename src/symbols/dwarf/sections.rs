@@ -10,7 +10,7 @@ use std::borrow::Cow;
 /// The maximum ratio of a section's size to its compressed size, which is that of zlib.
 const MAX_EXPANSION: u64 = 1032;
 
-/// Returns true if the file contains DWARF.
+/// Returns true if the file is an ELF file with entries of DWARF (`.debug_info`).
 pub(in crate::symbols) fn has_dwarf(bytes: &Bytes) -> bool {
     ElfFile64::<Endianness>::parse(&**bytes).is_ok_and(|elf| {
         let section = elf.section_by_name(".debug_info");
@@ -18,7 +18,8 @@ pub(in crate::symbols) fn has_dwarf(bytes: &Bytes) -> bool {
     })
 }
 
-/// Loads the DWARF sections of a file; `None` if it is not a 64-bit little-endian ELF file.
+/// Loads the DWARF sections of a file, empty ones for those that are absent or damaged; `None` if
+/// it is not a 64-bit little-endian ELF file.
 pub(super) fn load(bytes: &Bytes) -> Option<gimli::Dwarf<Data>> {
     load_named(bytes, |id| Some(id.name()))
 }

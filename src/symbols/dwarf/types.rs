@@ -123,7 +123,8 @@ impl<'a> Types<'a> {
         self.read_type(die)?.size_bytes
     }
 
-    /// Reads the variants of an enum of Rust from its variant part.
+    /// Reads the variants of an enum of Rust from its variant part. Leaves out those without a
+    /// member.
     fn variants(&self, part: Die<'a>, entry: &Entry<Reader>) -> Kind {
         let discriminant = entry.attr_value(gimli::DW_AT_discr).and_then(|reference| {
             let die = part.follow(&reference, self.context)?;
@@ -169,7 +170,7 @@ impl<'a> Types<'a> {
     }
 }
 
-/// Returns the kind of a base type, by its encoding.
+/// Returns the kind of a base type, by its encoding; [`Kind::Other`] for one that is unknown.
 fn base_kind(entry: &Entry<Reader>) -> Kind {
     let Some(AttributeValue::Encoding(encoding)) = entry.attr_value(gimli::DW_AT_encoding) else {
         return Kind::Other;
@@ -202,7 +203,8 @@ fn element_counts(die: Die<'_>) -> Vec<Option<u64>> {
     ranges.take(MAX_DIMENSIONS).map(count).collect()
 }
 
-/// Returns a member's offset in bytes; `None` if it must be computed, as for virtual bases.
+/// Returns a member's offset in bytes: 0 if the entry has none; `None` if it must be computed, as
+/// for virtual bases.
 fn member_offset(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>) -> Option<u64> {
     match entry.attr_value(gimli::DW_AT_data_member_location) {
         None => Some(0),
@@ -218,7 +220,8 @@ fn member_offset(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>) -> Option<u64
 }
 
 /// Returns the first bit of a bit field, counted from the start of the structure, and its size in
-/// bits; `None` for other members. DWARF 3 counts from the high end of the storage unit.
+/// bits; `None` for other members, and if the first bit cannot be computed. DWARF 3 counts from the
+/// high end of the storage unit.
 fn bit_field(
     entry: &Entry<Reader>,
     offset_bytes: Option<u64>,
@@ -244,7 +247,7 @@ pub(super) fn constant(value: &AttributeValue<Reader>) -> Option<u64> {
     }
 }
 
-/// Returns the source language of a unit.
+/// Returns the source language of a unit; [`Language::Other`] if it is unknown.
 pub(super) fn language_of(unit: UnitRef<'_, Reader>) -> Language {
     let language = || {
         let mut entries = unit.entries();

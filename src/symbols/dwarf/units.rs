@@ -48,7 +48,8 @@ struct Split {
 }
 
 impl Units {
-    /// Reads the header and the first entry of each unit.
+    /// Reads the header and the first entry of each unit. Leaves out damaged units, and all after a
+    /// damaged header.
     pub(super) fn parse(dwarf: gimli::Dwarf<Reader>) -> Self {
         let headers: Vec<_> = dwarf.units().map_while(Result::ok).collect();
         let tables = abbreviations(&dwarf, &headers);
@@ -68,15 +69,15 @@ impl Units {
         Self { dwarf, units }
     }
 
-    /// Returns the last unit that begins at or before `offset` of `.debug_info`. Does not check its
-    /// end.
+    /// Returns the last unit that begins at or before `offset` of `.debug_info`; `None` if `offset`
+    /// is before the first one. Does not check the unit's end.
     pub(super) fn at_or_before(&self, offset: usize) -> Option<&Unit> {
         let next = self.units.partition_point(|unit| unit.offset <= offset);
         self.units.get(next.checked_sub(1)?)
     }
 
-    /// Returns the address ranges of the units that start in `code`; a span's value is the index of
-    /// the unit in `units`.
+    /// Returns the address ranges of the units that start in `code`, from the line tables for units
+    /// without a range; a span's value is the index of the unit in `units`.
     pub(super) fn by_address(&self, code: &Spans) -> Spans {
         let mut ranges = Ranges::default();
         for (index, unit) in (0_u32..).zip(&self.units) {
@@ -248,7 +249,8 @@ fn address(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>, name: gimli::DwAt) 
     unit.attr_address(entry.attr_value(name)?).ok()?
 }
 
-/// Returns the end address: `DW_AT_high_pc` is an address, or a size from `start` on.
+/// Returns the end address of an entry's code: `DW_AT_high_pc` is an address, or a size from
+/// `start` on. `None` if it is absent or damaged.
 fn high_pc(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>, start: u64) -> Option<u64> {
     match entry.attr_value(gimli::DW_AT_high_pc)? {
         AttributeValue::Addr(_) | AttributeValue::DebugAddrIndex(_) => {
@@ -265,7 +267,8 @@ pub(super) fn text(unit: UnitRef<'_, Reader>, value: AttributeValue<Reader>) -> 
 }
 
 /// Returns the path of the file with the number `index` in a line table, joined to its directory
-/// and to the unit's compilation directory, without `.` and `..`.
+/// and to the unit's compilation directory, without `.` and `..`; `None` if the table has no such
+/// file.
 pub(super) fn file_path(
     unit: UnitRef<'_, Reader>,
     header: &gimli::LineProgramHeader<Reader>,

@@ -11,7 +11,7 @@ use crate::symbols::types::{Signature, Variable};
 use gimli::{DebuggingInformationEntry as Entry, UnitOffset};
 use std::collections::{HashMap, HashSet};
 
-/// Reads the variables of one unit.
+/// A reader of the variables of one unit.
 pub(super) struct UnitVariables<'a> {
     /// The first entry of the unit.
     pub(super) root: Die<'a>,
@@ -41,7 +41,8 @@ impl<'a> UnitVariables<'a> {
         variables
     }
 
-    /// Returns the arguments and the result of the innermost function in `scopes`, inlined or not.
+    /// Returns the arguments and the result of the innermost function in `scopes`, inlined or not;
+    /// `None` if there is no function among them.
     pub(super) fn signature<'s>(
         &self,
         module: Addr,
@@ -93,6 +94,7 @@ impl<'a> UnitVariables<'a> {
     }
 
     /// Returns the entry of the function in `scopes` that is not inlined: it has the stack frame.
+    /// `None` if there is none.
     pub(super) fn outermost_function<'s>(
         &self,
         mut scopes: impl Iterator<Item = &'s Scope>,
