@@ -10,7 +10,7 @@ pub trait Files: Send + Sync {
     fn open(&self, path: &Path) -> Option<Bytes>;
 }
 
-/// Opens the file at `path`, aligned as required to read ELF tables.
+/// Opens the file at `path`, aligned as required to read ELF tables; `None` if it is not available.
 pub(super) fn open(files: &dyn Files, path: &Path) -> Option<Bytes> {
     files.open(path).map(Bytes::aligned)
 }

@@ -78,8 +78,8 @@ impl Symbols {
     }
 
     /// Returns the global variable that `name` means in the code at `addr`: one of the same
-    /// compilation unit before one of the same module, before others. `name` may omit outer
-    /// namespaces.
+    /// compilation unit before one of the same module, before others; `None` if there is none.
+    /// `name` may omit outer namespaces.
     pub fn global_at(&self, addr: Addr, name: &str) -> Option<Variable> {
         let own = self.module_at(addr).and_then(|module| {
             let at = addr.0.wrapping_sub(module.bias);

@@ -83,7 +83,7 @@ impl Symbols {
         self.modules.values().flat_map(|module| module.addresses_of_function(name)).collect()
     }
 
-    /// Returns the module whose range contains `addr`.
+    /// Returns the module whose range contains `addr`; `None` if there is none.
     pub(super) fn module_at(&self, addr: Addr) -> Option<&Module> {
         let (_, module) = self.modules.range(..=addr).next_back()?;
         module.range.contains(addr).then_some(module)

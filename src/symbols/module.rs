@@ -47,7 +47,8 @@ impl Module {
         }
     }
 
-    /// Returns the function that contains `addr`: from the ELF symbols, else from DWARF.
+    /// Returns the function that contains `addr`: from the ELF symbols, else from DWARF; `None` if
+    /// neither has one.
     pub(super) fn function_at(&self, addr: Addr) -> Option<Function> {
         let at = addr.0.wrapping_sub(self.bias);
         let (name, start, size_bytes) = match self.table().function_at(at) {
@@ -153,7 +154,7 @@ impl Module {
         self.dwarf().filter(|_| has_dwarf(&self.bytes))
     }
 
-    /// Returns the module's unwind tables.
+    /// Returns the module's unwind tables, which the first call reads.
     pub(super) fn unwind_tables(&self) -> &UnwindTables {
         self.unwind.get_or_init(|| {
             UnwindTables::parse(&self.bytes, self.debug_file().map(|file| &file.bytes))

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Returns the name as in the source, with parameters for C++; C names are unchanged.
+/// Returns the name as in the source, with parameters for C++. Names that are not mangled, as those
+/// of C, are unchanged.
 pub(super) fn demangle(name: &str) -> String {
     if !is_mangled(name) {
         return name.to_owned();

@@ -218,7 +218,7 @@ fn highest_ranking(ranges: &[Span], symbols: &[Symbol]) -> Vec<Span> {
     ranges.chunk_by(same_start).filter_map(best).collect()
 }
 
-/// Returns the start of the first symbol above `start`.
+/// Returns the start of the first symbol above `start`; `None` if there is none.
 fn next_start(symbols: &[Symbol], start: u64) -> Option<u64> {
     let next = symbols.partition_point(|symbol| symbol.start <= start);
     symbols.get(next).map(|symbol| symbol.start)

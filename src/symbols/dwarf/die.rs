@@ -67,7 +67,7 @@ impl<'a> Die<'a> {
         Some(entry)
     }
 
-    /// Returns another entry of the same unit.
+    /// Returns the entry at an offset in the same unit, unread and unchecked.
     pub(super) fn in_same_unit(&self, entry: UnitOffset) -> Self {
         Self { id: EntryId { entry: entry.0, ..self.id }, ..*self }
     }
@@ -113,7 +113,7 @@ impl<'a> Die<'a> {
         None
     }
 
-    /// Returns the entry's plain name (`DW_AT_name`), inherited or not.
+    /// Returns the entry's plain name (`DW_AT_name`), inherited or not; `None` if it has none.
     pub(super) fn name(self, context: Context<'a>) -> Option<String> {
         let (die, value) = self.inherited_attribute(gimli::DW_AT_name, context)?;
         text(die.unit, value)
@@ -157,7 +157,7 @@ pub(super) fn is_declaration(entry: &Entry<Reader>) -> bool {
     entry.attr_value(gimli::DW_AT_declaration).is_some()
 }
 
-/// Returns true if `tag` is that of a type with members.
+/// Returns true if `tag` is that of a structure, class or union.
 pub(super) fn is_aggregate(tag: DwTag) -> bool {
     matches!(
         tag,

@@ -101,7 +101,8 @@ pub(super) struct State<'a> {
 }
 
 impl State<'_> {
-    /// Returns the home of a variable's value in this state.
+    /// Returns the home of a variable's value in this state: as a whole [`Piece::Unavailable`] if
+    /// that depends on an unknown value or on damaged data.
     pub(super) fn home(&self, description: &LocationDescription) -> Home {
         match description {
             LocationDescription::Expression { expression, frame_base } => {
@@ -207,8 +208,8 @@ impl State<'_> {
         Value::from_u64(self.value_type(base_type)?, u64::from_le_bytes(bytes)).ok()
     }
 
-    /// Returns the base type at `offset`, of a typed value (DWARF 5, 2.5.1.2). Zero is the generic
-    /// type.
+    /// Returns the base type at `offset`, of a typed value (DWARF 5, 2.5.1.2); `None` if there is
+    /// none. Zero is the generic type.
     fn value_type(&self, offset: gimli::UnitOffset) -> Option<ValueType> {
         if offset.0 == 0 {
             return Some(ValueType::Generic);
@@ -218,7 +219,7 @@ impl State<'_> {
     }
 }
 
-/// Returns the bytes of a computed value in memory order.
+/// Returns the bytes of a computed value in memory order: as many as its type has, or eight.
 fn bytes_of(value: Value) -> Vec<u8> {
     match value {
         Value::Generic(value) | Value::U64(value) => value.to_le_bytes().to_vec(),

@@ -103,7 +103,7 @@ impl Dwarf {
     }
 
     /// Returns the non-inlined function that contains `addr`: demangled name, start and size in
-    /// bytes. It is the outermost of the scopes there.
+    /// bytes. It is the outermost of the scopes there. `None` if there is none, or it has no name.
     pub(in crate::symbols) fn function_at(
         &self,
         addr: u64,
@@ -170,13 +170,14 @@ impl Dwarf {
         addresses
     }
 
-    /// Returns the unit that covers `addr`.
+    /// Returns the unit that covers `addr`; `None` if there is none.
     pub(super) fn unit_at(&self, addr: u64) -> Option<&Unit> {
         let index = usize::try_from(self.by_address.find(addr)?.value).ok()?;
         self.units.units.get(index)
     }
 
-    /// Returns the linkage name of a scope's function, or its plain name if it has none.
+    /// Returns the linkage name of a scope's function, or its plain name if it has none; `None`
+    /// without either.
     fn name_of(&self, unit: &Unit, scope: &Scope) -> Option<String> {
         let context = self.context();
         origin::function_name(context, context.root(unit).in_same_unit(scope.entry))

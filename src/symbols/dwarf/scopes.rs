@@ -55,7 +55,8 @@ pub(super) struct Call {
 }
 
 impl Scopes {
-    /// Reads all entries of the unit, up to any damage.
+    /// Reads all entries of the unit, up to any damage. Leaves out scopes without code that starts
+    /// in `code`.
     pub(super) fn parse(unit: UnitRef<'_, Reader>, code: &Spans) -> Self {
         let mut builder = Builder { unit, code, ranges: Ranges::default(), scopes: Vec::new() };
         // On damage, keep the entries before it.
@@ -121,7 +122,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Appends a scope if it has code. Returns its index.
+    /// Appends a scope if it has code, and returns its index; `None` if it has none.
     fn push(
         &mut self,
         entry: &Entry<Reader>,

@@ -29,7 +29,7 @@ pub(super) fn load_split(bytes: &Bytes) -> Option<gimli::Dwarf<Data>> {
     load_named(bytes, SectionId::dwo_name)
 }
 
-/// Loads the DWARF sections of a file, by the names that `name` returns for them.
+/// Loads the DWARF sections of a file, by the names that `name` returns for them, as [`load`] does.
 fn load_named(
     bytes: &Bytes,
     name: impl Fn(SectionId) -> Option<&'static str>,
