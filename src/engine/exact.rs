@@ -96,7 +96,8 @@ impl TranslatedProcess {
         thread: &TranslatedThread,
         registers: &Registers,
     ) -> Option<ExactState> {
-        let location = self.translator.locate(registers.rip).filter(|at| at.point.state.repeats)?;
+        let location =
+            self.translator.locate(registers.rip).filter(|at| at.point.state.is_amid_stores)?;
         Some(self.exact_of(thread, registers, &location))
     }
 
@@ -119,7 +120,7 @@ impl TranslatedProcess {
     /// Returns the program's registers at the point of `location`, and the trace pointer (in code
     /// that counts, R11, from which the budget follows). `registers` are the thread's. The result
     /// is right only if the point's state is exact and the thread is there or just after an INT3
-    /// there, or if the state repeats: in glue, registers of the cache are returned as the
+    /// there, or if it is amid stores: in glue, registers of the cache are returned as the
     /// program's.
     pub fn program_registers_at(
         &self,
@@ -142,12 +143,12 @@ impl TranslatedProcess {
         let mut pointer = load(slots::TRACE_POINTER);
         if state.r11_in_slot {
             program.r11 = load(slots::R11);
-            if !state.early {
-                // At an early point, the slot has it.
+            if !state.has_early_record {
+                // With an early record, the slot has it.
                 pointer = registers.r11;
             }
         }
-        if state.early {
+        if state.has_early_record {
             // The call's record is written, but the call was not made yet.
             pointer = pointer.wrapping_sub(CALL_RECORD_BYTES);
         }

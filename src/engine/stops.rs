@@ -148,7 +148,8 @@ impl TranslatedProcess {
     /// program came in the midst of the request and was taken for its INT3. It is delivered now.
     fn classify_trap(&self, thread: &TranslatedThread) -> Result<Option<SignalStop>, Error> {
         let rip = thread.tracee.instruction_pointer()?.0;
-        if let Some(at) = self.locate(rip).filter(|at| at.exact && at.point.state.early) {
+        if let Some(at) = self.locate(rip).filter(|at| at.exact && at.point.state.has_early_record)
+        {
             return Ok(Some(SignalStop::BeforeCall(at)));
         }
         if self.has_stopped_after_call(rip) {

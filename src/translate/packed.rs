@@ -155,9 +155,9 @@ fn bits_of(state: State) -> u16 {
         state.recorded,
         state.rcx_in_slot,
         state.rcx_is_ip,
-        state.early,
+        state.has_early_record,
         state.stops,
-        state.repeats,
+        state.is_amid_stores,
     ];
     (0..).zip(facts).fold(0, |bits, (number, fact)| bits | u16::from(fact) << number)
 }
@@ -171,9 +171,9 @@ fn state_of(bits: u16) -> State {
         recorded: fact(3),
         rcx_in_slot: fact(4),
         rcx_is_ip: fact(5),
-        early: fact(6),
+        has_early_record: fact(6),
         stops: fact(7),
-        repeats: fact(8),
+        is_amid_stores: fact(8),
     }
 }
 

@@ -55,12 +55,12 @@ pub struct State {
     pub recorded: bool,
     /// True if the record of a SYSCALL that is not executed yet is in the trace: the trace pointer
     /// in its slot is after that record, which must be removed.
-    pub early: bool,
+    pub has_early_record: bool,
     /// True if the thread stops here before it executes the instruction.
     pub stops: bool,
     /// True in the midst of an instruction's stores. The registers are those before it, so it can
     /// be executed again.
-    pub repeats: bool,
+    pub is_amid_stores: bool,
 }
 
 /// A point of the translated code. It applies up to the next point.

@@ -326,7 +326,7 @@ impl Builder<'_, '_> {
             exact: true,
             rcx_in_slot: true,
             r11_in_slot: true,
-            early: true,
+            has_early_record: true,
             ..State::default()
         };
         self.points.push(Point { offset, index, ip: at, state: early });

@@ -27,7 +27,7 @@ impl Builder<'_, '_> {
         self.begin_insn(insn);
         self.emitter.put(&code[..insn.len()]);
         let r11_in_slot = !self.r11_is_program;
-        self.point(State { repeats: true, r11_in_slot, ..State::default() });
+        self.point(State { is_amid_stores: true, r11_in_slot, ..State::default() });
         self.emitter.put(&code[insn.len()..]);
         let next = insn.next_ip();
         self.push_step(next, Outcome::Plain);
