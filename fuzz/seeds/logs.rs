@@ -3,8 +3,8 @@
 use contraflow::common::{Addr, AddrRange, Pid, Tid};
 use contraflow::insn::Registers;
 use contraflow::recording::log::{
-    Bytes, Content, Done, Entry, Happening, MapChange, Mapped, Place, Shared, Start, ThreadState,
-    Words, Write, check_of, encode,
+    Bytes, CallEffects, Content, Entry, LogEvent, MapChange, Mapped, PlaceInTick, Shared, Start,
+    ThreadState, Words, Write, check_of, encode,
 };
 use contraflow::sideband::{ImageId, Protection};
 
@@ -14,13 +14,13 @@ pub(crate) fn logs() -> Vec<Vec<u8>> {
     let single = entries.iter().map(|entry| encode([entry]));
     let several: Vec<u8> = single.clone().flatten().collect();
     let noise = Bytes((0..600_u32).map(|i| (i.wrapping_mul(i) >> 3).to_le_bytes()[0]).collect());
-    let memory = Happening::Memory(Write { addr: Addr(0x2000), bytes: noise });
+    let memory = LogEvent::Memory(Write { addr: Addr(0x2000), bytes: noise });
     let large = encode(&[entry(0, memory)]);
     single.chain([encode(&entries), several, large]).collect()
 }
 
-fn entry(ticks: u64, happening: Happening) -> Entry {
-    Entry { tid: Tid(1), ticks, check: check_of(&registers()), happening }
+fn entry(ticks: u64, event: LogEvent) -> Entry {
+    Entry { tid: Tid(1), ticks, check: check_of(&registers()), event }
 }
 
 fn registers() -> Registers {
@@ -33,7 +33,7 @@ fn entries() -> Vec<Entry> {
     let protection = Protection { read: true, execute: true, ..Protection::default() };
     let words = Words::from(registers());
     let state = ThreadState { registers: words, extended: Bytes(vec![0; 64]) };
-    let place = Place { ip: Addr(0x40_1000), rcx: 3 };
+    let place = PlaceInTick { ip: Addr(0x40_1000), rcx: 3 };
     let writes = vec![Write { addr: Addr(0x7fff_0000), bytes: Bytes(vec![1, 2, 3]) }];
     let mapped = |content| Mapped {
         range,
@@ -58,33 +58,34 @@ fn entries() -> Vec<Entry> {
         MapChange::Move { from: range, to },
         MapChange::Discard(range),
     ];
-    let done = Done { result: -2, writes: writes.clone(), maps, state: None };
-    let sets_all = Done { state: Some(Box::new(state.clone())), maps: vec![], ..done.clone() };
-    let signal = |handler| Happening::Signal {
+    let effects = CallEffects { result: -2, writes: writes.clone(), maps, state: None };
+    let sets_all =
+        CallEffects { state: Some(Box::new(state.clone())), maps: vec![], ..effects.clone() };
+    let signal = |handler| LogEvent::Signal {
         place,
         siginfo: Bytes(vec![11; 128]),
         handler,
         writes: writes.clone(),
     };
-    let happenings = vec![
-        Happening::Start(Box::new(start)),
-        Happening::Memory(writes[0].clone()),
-        Happening::Call { number: 9, done },
-        Happening::Enters { number: 202 },
-        Happening::Returns { done: sets_all },
-        Happening::Executes {
+    let events = vec![
+        LogEvent::Start(Box::new(start)),
+        LogEvent::Memory(writes[0].clone()),
+        LogEvent::Call { number: 9, effects },
+        LogEvent::Enters { number: 202 },
+        LogEvent::Returns { effects: sets_all },
+        LogEvent::Executes {
             registers: Box::new(words),
             extended: Some(Bytes(vec![7; 32])),
             writes: writes.clone(),
         },
         signal(Some(Box::new(state.clone()))),
         signal(None),
-        Happening::Switch { place },
-        Happening::Changed { place, state: Some(Box::new(state.clone())), writes: writes.clone() },
-        Happening::Born { state: Box::new(state), writes: writes.clone() },
-        Happening::Ends { writes },
-        Happening::Finish { place: Some(place) },
-        Happening::Finish { place: None },
+        LogEvent::Switch { place },
+        LogEvent::Changed { place, state: Some(Box::new(state.clone())), writes: writes.clone() },
+        LogEvent::Born { state: Box::new(state), writes: writes.clone() },
+        LogEvent::Ends { writes },
+        LogEvent::Finish { place: Some(place) },
+        LogEvent::Finish { place: None },
     ];
-    (0..).zip(happenings).map(|(ticks, happening)| entry(1000 * ticks, happening)).collect()
+    (0..).zip(events).map(|(ticks, event)| entry(1000 * ticks, event)).collect()
 }

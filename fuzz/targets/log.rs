@@ -1,7 +1,7 @@
 //! Logs of exact recordings: what reads is written and read as the same.
 
 use crate::traits::Traits;
-use contraflow::recording::log::{Entry, Happening, Log, MapChange, encode};
+use contraflow::recording::log::{Entry, Log, LogEvent, MapChange, encode};
 use std::mem::discriminant;
 use std::path::Path;
 
@@ -55,20 +55,22 @@ fn read(bytes: &[u8], traits: &mut Traits) -> Vec<Entry> {
 
 /// Notes the kind of an entry and of its parts.
 fn shape(entry: &Entry, traits: &mut Traits) {
-    let kind = discriminant(&entry.happening);
-    let (writes, done) = match &entry.happening {
-        Happening::Call { done, .. } | Happening::Returns { done } => (&done.writes, Some(done)),
-        Happening::Executes { writes, .. }
-        | Happening::Signal { writes, .. }
-        | Happening::Born { writes, .. }
-        | Happening::Ends { writes } => (writes, None),
+    let kind = discriminant(&entry.event);
+    let (writes, effects) = match &entry.event {
+        LogEvent::Call { effects, .. } | LogEvent::Returns { effects } => {
+            (&effects.writes, Some(effects))
+        }
+        LogEvent::Executes { writes, .. }
+        | LogEvent::Signal { writes, .. }
+        | LogEvent::Born { writes, .. }
+        | LogEvent::Ends { writes } => (writes, None),
         _ => return traits.note(kind),
     };
     let bytes: usize = writes.iter().map(|write| write.bytes.0.len()).sum();
     traits.note((kind, writes.len().min(3), bytes.checked_ilog2()));
-    let Some(done) = done else { return };
-    traits.note((kind, done.state.is_some(), done.result.signum()));
-    for change in &done.maps {
+    let Some(effects) = effects else { return };
+    traits.note((kind, effects.state.is_some(), effects.result.signum()));
+    for change in &effects.maps {
         traits.note((kind, discriminant(change)));
         if let MapChange::Map(mapped) = change {
             traits.note((discriminant(&mapped.content), mapped.name.len()));

@@ -6,7 +6,7 @@ use super::record::signal_name;
 use crate::common::{Addr, Tid, Visible};
 use crate::recording::Reader;
 use crate::recording::log::{
-    Bytes, Content, Done, Entry, Happening, MapChange, Mapped, Place, Write as Written,
+    Bytes, CallEffects, Content, Entry, LogEvent, MapChange, Mapped, PlaceInTick, Write as Written,
 };
 use crate::syscalls::Model;
 use nix::errno::Errno;
@@ -74,29 +74,29 @@ impl Printer {
     /// Converts the next entry. Keeps the number of a system call that has not returned, since the
     /// entry of its return does not have it.
     fn line<'a>(&mut self, entry: &'a Entry) -> Line<'a> {
-        match &entry.happening {
-            Happening::Start(start) => {
+        match &entry.event {
+            LogEvent::Start(start) => {
                 let words = format!("{}, {} mappings", start.program, start.mappings.len());
                 Line { kind: "start", words, ..Line::default() }
             }
-            Happening::Memory(write) => {
+            LogEvent::Memory(write) => {
                 Line { kind: "memory", writes: std::slice::from_ref(write), ..Line::default() }
             }
-            Happening::Call { number, done } => call_line("call", *number, done),
-            Happening::Enters { number } => {
+            LogEvent::Call { number, effects } => call_line("call", *number, effects),
+            LogEvent::Enters { number } => {
                 self.calls.insert(entry.tid, *number);
                 Line { kind: "enters", call: Some((call_name(*number), None)), ..Line::default() }
             }
-            Happening::Returns { done } => {
+            LogEvent::Returns { effects } => {
                 let number = self.calls.remove(&entry.tid);
-                call_line("returns", number.unwrap_or(u64::MAX), done)
+                call_line("returns", number.unwrap_or(u64::MAX), effects)
             }
-            Happening::Executes { registers, writes, .. } => {
+            LogEvent::Executes { registers, writes, .. } => {
                 let after: crate::insn::Registers = (**registers).into();
                 let words = format!("to {}", Addr(after.rip));
                 Line { kind: "executes", words, writes, ..Line::default() }
             }
-            Happening::Signal { place, siginfo, handler, writes } => {
+            LogEvent::Signal { place, siginfo, handler, writes } => {
                 self.calls.remove(&entry.tid);
                 let handler = handler.as_ref().map_or_else(
                     || "ends the process".to_owned(),
@@ -108,24 +108,24 @@ impl Printer {
                 let words = format!("{}, {handler}", signal_text(siginfo));
                 Line { kind: "signal", words, writes, ..place_line(Some(*place)) }
             }
-            Happening::Foreign { range } => {
+            LogEvent::Foreign { range } => {
                 Line { kind: "foreign", words: range.to_string(), ..Line::default() }
             }
-            Happening::FinalMemory => Line { kind: "final memory", ..Line::default() },
-            Happening::Accesses { place, registers, writes, .. } => {
+            LogEvent::FinalMemory => Line { kind: "final memory", ..Line::default() },
+            LogEvent::Accesses { place, registers, writes, .. } => {
                 let after: crate::insn::Registers = (**registers).into();
                 let words = format!("to {}", Addr(after.rip));
                 Line { kind: "accesses", words, writes, ..place_line(Some(*place)) }
             }
-            Happening::Switch { place } => Line { kind: "switch", ..place_line(Some(*place)) },
-            Happening::Born { state, writes } => {
+            LogEvent::Switch { place } => Line { kind: "switch", ..place_line(Some(*place)) },
+            LogEvent::Born { state, writes } => {
                 let registers: crate::insn::Registers = state.registers.into();
                 let place = Some(Addr(registers.rip));
                 Line { kind: "born", place, writes, ..Line::default() }
             }
-            Happening::Ends { writes } => Line { kind: "ends", writes, ..Line::default() },
-            Happening::Finish { place } => Line { kind: "finish", ..place_line(*place) },
-            Happening::Changed { place, state, writes } => {
+            LogEvent::Ends { writes } => Line { kind: "ends", writes, ..Line::default() },
+            LogEvent::Finish { place } => Line { kind: "finish", ..place_line(*place) },
+            LogEvent::Changed { place, state, writes } => {
                 if state.is_some() {
                     self.calls.remove(&entry.tid);
                 }
@@ -176,18 +176,18 @@ impl Line<'_> {
 }
 
 /// Returns a line with only a place.
-fn place_line(place: Option<Place>) -> Line<'static> {
+fn place_line(place: Option<PlaceInTick>) -> Line<'static> {
     Line { place: place.map(|place| place.ip), ..Line::default() }
 }
 
 /// Returns the line of a system call that has returned.
-fn call_line<'a>(kind: &'static str, number: u64, done: &'a Done) -> Line<'a> {
+fn call_line<'a>(kind: &'static str, number: u64, effects: &'a CallEffects) -> Line<'a> {
     Line {
         kind,
-        call: Some((call_name(number), Some(done.result))),
-        maps: &done.maps,
-        writes: &done.writes,
-        sets_registers: done.state.is_some(),
+        call: Some((call_name(number), Some(effects.result))),
+        maps: &effects.maps,
+        writes: &effects.writes,
+        sets_registers: effects.state.is_some(),
         ..Line::default()
     }
 }
@@ -257,19 +257,19 @@ mod tests {
     use crate::recording::log::{ThreadState, Words};
     use crate::sideband::Protection;
 
-    fn text(happening: Happening) -> String {
-        text_after(&mut Printer::default(), happening)
+    fn text(event: LogEvent) -> String {
+        text_after(&mut Printer::default(), event)
     }
 
-    fn text_after(printer: &mut Printer, happening: Happening) -> String {
-        let entry = Entry { tid: Tid(7), ticks: 5, check: 1, happening };
+    fn text_after(printer: &mut Printer, event: LogEvent) -> String {
+        let entry = Entry { tid: Tid(7), ticks: 5, check: 1, event };
         let line = printer.line(&entry).text(3, &entry);
         let details = line.strip_prefix("       3        7            5  ").unwrap();
         details.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    fn done(result: i64) -> Done {
-        Done { result, writes: Vec::new(), maps: Vec::new(), state: None }
+    fn effects(result: i64) -> CallEffects {
+        CallEffects { result, writes: Vec::new(), maps: Vec::new(), state: None }
     }
 
     fn state(rip: u64) -> ThreadState {
@@ -283,14 +283,14 @@ mod tests {
 
     #[test]
     fn calls_have_their_names_results_and_effects() {
-        let call = |number, done| text(Happening::Call { number, done });
+        let call = |number, effects| text(LogEvent::Call { number, effects });
         assert_eq!(
-            call(0, Done { writes: vec![write(16, 5)], ..done(5) }),
+            call(0, CallEffects { writes: vec![write(16, 5)], ..effects(5) }),
             "call read = 5; writes 5 bytes at 0x10"
         );
-        assert_eq!(call(2, done(-2)), "call open = -2 ENOENT");
-        assert_eq!(call(2, done(-4000)), "call open = -4000");
-        assert_eq!(call(9999, done(1)), "call call 9999 = 1");
+        assert_eq!(call(2, effects(-2)), "call open = -2 ENOENT");
+        assert_eq!(call(2, effects(-4000)), "call open = -4000");
+        assert_eq!(call(9999, effects(1)), "call call 9999 = 1");
         let range = AddrRange::sized(Addr(0x1000), 0x1000);
         let protection = Protection { read: true, ..Protection::default() };
         let mapped = Mapped {
@@ -303,7 +303,10 @@ mod tests {
         };
         let maps = vec![MapChange::Map(mapped), MapChange::Unmap(range)];
         assert_eq!(
-            call(9, Done { maps, state: Some(Box::new(state(1))), ..done(0x7000_0000_0000) }),
+            call(
+                9,
+                CallEffects { maps, state: Some(Box::new(state(1))), ..effects(0x7000_0000_0000) }
+            ),
             "call mmap = 0x700000000000; maps 0x1000-0x2000 r--p [heap]; unmaps 0x1000-0x2000; \
              sets all registers"
         );
@@ -312,18 +315,24 @@ mod tests {
     #[test]
     fn a_call_that_returns_later_keeps_its_name() {
         let printer = &mut Printer::default();
-        assert_eq!(text_after(printer, Happening::Enters { number: 202 }), "enters futex");
-        assert_eq!(text_after(printer, Happening::Returns { done: done(0) }), "returns futex = 0");
-        assert_eq!(text_after(printer, Happening::Returns { done: done(0) }), "returns a call = 0");
+        assert_eq!(text_after(printer, LogEvent::Enters { number: 202 }), "enters futex");
+        assert_eq!(
+            text_after(printer, LogEvent::Returns { effects: effects(0) }),
+            "returns futex = 0"
+        );
+        assert_eq!(
+            text_after(printer, LogEvent::Returns { effects: effects(0) }),
+            "returns a call = 0"
+        );
     }
 
     #[test]
     fn signals_say_where_they_came() {
-        let place = Place { ip: Addr(0x40), rcx: 0 };
+        let place = PlaceInTick { ip: Addr(0x40), rcx: 0 };
         let siginfo = || Bytes(vec![11, 0, 0, 0, 0]);
-        let fatal = Happening::Signal { place, siginfo: siginfo(), handler: None, writes: vec![] };
+        let fatal = LogEvent::Signal { place, siginfo: siginfo(), handler: None, writes: vec![] };
         assert_eq!(text(fatal), "signal SIGSEGV, ends the process; at 0x40");
-        let caught = Happening::Signal {
+        let caught = LogEvent::Signal {
             place,
             siginfo: siginfo(),
             handler: Some(Box::new(state(0x99))),
@@ -333,15 +342,17 @@ mod tests {
             text(caught),
             "signal SIGSEGV, handler at 0x99; at 0x40; writes 5 bytes in 2 places"
         );
-        assert_eq!(text(Happening::Finish { place: None }), "finish");
-        assert_eq!(text(Happening::Switch { place }), "switch at 0x40");
+        assert_eq!(text(LogEvent::Finish { place: None }), "finish");
+        assert_eq!(text(LogEvent::Switch { place }), "switch at 0x40");
     }
 
     #[test]
     fn json_has_the_same_facts() {
-        let happening =
-            Happening::Call { number: 0, done: Done { writes: vec![write(16, 5)], ..done(5) } };
-        let entry = Entry { tid: Tid(7), ticks: 5, check: 1, happening };
+        let event = LogEvent::Call {
+            number: 0,
+            effects: CallEffects { writes: vec![write(16, 5)], ..effects(5) },
+        };
+        let entry = Entry { tid: Tid(7), ticks: 5, check: 1, event };
         let json = Printer::default().line(&entry).json(3, &entry);
         let expected = json!({
             "index": 3, "thread": 7, "ticks": 5, "kind": "call", "check": 1, "call": "read",

@@ -12,7 +12,7 @@ use super::process::Replay;
 use super::watches::Watching;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::insn::Registers;
-use crate::recording::log::{Cursor, Entry, Happening, SharedEntry, Write, check_of};
+use crate::recording::log::{Cursor, Entry, LogEvent, SharedEntry, Write, check_of};
 use crate::tracee::call_numbers::ARCH_PRCTL;
 use crate::translate::Counter;
 use std::collections::BTreeMap;
@@ -145,9 +145,9 @@ impl Epoch {
         watching: &Watching,
         known: &mut KnownCounters,
     ) -> Option<Answer<'a>> {
-        let (number, done) = match &entry.happening {
-            Happening::Call { number, done } => (number, done),
-            Happening::Executes { registers, extended: None, writes } if writes.is_empty() => {
+        let (number, effects) = match &entry.event {
+            LogEvent::Call { number, effects } => (number, effects),
+            LogEvent::Executes { registers, extended: None, writes } if writes.is_empty() => {
                 let after = Registers::from(**registers);
                 let counter =
                     *known.entry(after.rip).or_insert_with(|| self.counter_before(after.rip));
@@ -159,9 +159,10 @@ impl Epoch {
             let range = AddrRange::sized(write.addr, write.bytes.0.len() as u64);
             write.bytes.0.is_empty() || self.is_plain_data(range) && !watching.is_on_pages_of(range)
         };
-        let sets_more = *number == ARCH_PRCTL || done.state.is_some() || !done.maps.is_empty();
-        let is_answered = !sets_more && done.writes.iter().all(is_plain);
-        is_answered.then_some(Answer { result: done.result, rcx: None, writes: &done.writes })
+        let sets_more =
+            *number == ARCH_PRCTL || effects.state.is_some() || !effects.maps.is_empty();
+        let is_answered = !sets_more && effects.writes.iter().all(is_plain);
+        is_answered.then_some(Answer { result: effects.result, rcx: None, writes: &effects.writes })
     }
 
     /// Returns the counter that the instruction before an address reads; `None` if it reads none.

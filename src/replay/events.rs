@@ -1,5 +1,5 @@
 //! Events of the log, applied to the replay's process. The log records them in its entries, each
-//! of one thread: a [`Happening`]. An entry happens when its thread has reached the entry's
+//! of one thread: a [`LogEvent`]. An entry happens when its thread has reached the entry's
 //! [`Site`]. Most happen at a *hook*: an instruction whose result does not follow from registers
 //! and memory, such as SYSCALL or RDTSC.
 
@@ -10,7 +10,7 @@ use super::error::Error;
 use super::process::Replay;
 use crate::common::{Addr, Tid};
 use crate::insn::Registers;
-use crate::recording::log::{Done, Entry, Happening, Place, after_call, check_of};
+use crate::recording::log::{CallEffects, Entry, LogEvent, PlaceInTick, after_call, check_of};
 use crate::tracee::call_numbers::ARCH_PRCTL;
 
 /// The operation of `arch_prctl(2)` that sets the GS base, which the recorder kept.
@@ -23,7 +23,7 @@ pub(super) enum Site {
     /// The thread is at the first instruction with a hook.
     Hook,
     /// The thread is at this instruction.
-    Place(Place),
+    Place(PlaceInTick),
     /// None: the entry happens where the thread is, for instance in a system call.
     Anywhere,
 }
@@ -33,31 +33,31 @@ impl Replay {
     /// or one before which the thread is in the same call.
     pub(super) fn site_of(&self, entry: &Entry) -> Site {
         let in_call = self.epoch.contexts.get(entry.tid).is_some_and(|c| c.call.is_some());
-        match &entry.happening {
-            Happening::Call { .. } | Happening::Enters { .. } | Happening::Executes { .. } => {
+        match &entry.event {
+            LogEvent::Call { .. } | LogEvent::Enters { .. } | LogEvent::Executes { .. } => {
                 Site::Hook
             }
-            Happening::Ends { .. } => Site::Hook,
+            LogEvent::Ends { .. } => Site::Hook,
             _ if in_call => Site::Anywhere,
-            Happening::Signal { place, .. }
-            | Happening::Switch { place }
-            | Happening::Changed { place, .. }
-            | Happening::Accesses { place, .. }
-            | Happening::Finish { place: Some(place) } => Site::Place(*place),
-            Happening::Start(_)
-            | Happening::Memory(_)
-            | Happening::Returns { .. }
-            | Happening::Born { .. }
-            | Happening::Foreign { .. }
-            | Happening::FinalMemory
-            | Happening::Finish { place: None } => Site::Anywhere,
+            LogEvent::Signal { place, .. }
+            | LogEvent::Switch { place }
+            | LogEvent::Changed { place, .. }
+            | LogEvent::Accesses { place, .. }
+            | LogEvent::Finish { place: Some(place) } => Site::Place(*place),
+            LogEvent::Start(_)
+            | LogEvent::Memory(_)
+            | LogEvent::Returns { .. }
+            | LogEvent::Born { .. }
+            | LogEvent::Foreign { .. }
+            | LogEvent::FinalMemory
+            | LogEvent::Finish { place: None } => Site::Anywhere,
         }
     }
 
     /// Checks the registers of the next entry's thread, which is at the entry's site, applies the
-    /// entry and moves past it. An entry [`Happening::Start`] replaces the process by that of the
+    /// entry and moves past it. An entry [`LogEvent::Start`] replaces the process by that of the
     /// next program. Returns false at the end of the run, where the replay stays: there is no next
-    /// entry, or it is the last one, [`Happening::Finish`].
+    /// entry, or it is the last one, [`LogEvent::Finish`].
     pub(super) fn apply_next_entry(&mut self) -> Result<bool, Error> {
         let next = if self.cursor.index() < self.end { self.cursor.current()? } else { None };
         let Some(entry) = next else {
@@ -65,16 +65,16 @@ impl Replay {
             return Ok(false);
         };
         self.check_registers(&entry)?;
-        match &entry.happening {
-            Happening::Finish { .. } => {
+        match &entry.event {
+            LogEvent::Finish { .. } => {
                 self.is_at_end = true;
                 return Ok(false);
             }
-            Happening::Start(_) => {
+            LogEvent::Start(_) => {
                 self.enter_epoch(self.number + 1)?;
                 return Ok(true);
             }
-            happening => self.epoch.apply_entry(entry.tid, happening, &self.reader)?,
+            event => self.epoch.apply_entry(entry.tid, event, &self.reader)?,
         }
         self.cursor.skip()?;
         (self.ticks, self.instructions) = (0, Some(0));
@@ -100,13 +100,13 @@ impl Replay {
     /// entry that happens at no instruction of the thread, such as its birth.
     pub(super) fn check_registers(&mut self, entry: &Entry) -> Result<(), Error> {
         let has_no_instruction = matches!(
-            entry.happening,
-            Happening::Start(_)
-                | Happening::Memory(_)
-                | Happening::Born { .. }
-                | Happening::Foreign { .. }
-                | Happening::FinalMemory
-                | Happening::Finish { place: None }
+            entry.event,
+            LogEvent::Start(_)
+                | LogEvent::Memory(_)
+                | LogEvent::Born { .. }
+                | LogEvent::Foreign { .. }
+                | LogEvent::FinalMemory
+                | LogEvent::Finish { place: None }
         );
         if has_no_instruction
             || self.epoch.contexts.get(entry.tid).is_some_and(|c| c.call.is_some())
@@ -140,37 +140,37 @@ impl Replay {
 
 impl Epoch {
     /// Applies the event of an entry to the process and to the entry's thread `tid`, which is at
-    /// the entry's site. Leaves the ticks, the cursor and [`Happening::Start`] to the caller.
+    /// the entry's site. Leaves the ticks, the cursor and [`LogEvent::Start`] to the caller.
     pub(super) fn apply_entry(
         &mut self,
         tid: Tid,
-        happening: &Happening,
+        event: &LogEvent,
         reader: &crate::recording::Reader,
     ) -> Result<(), Error> {
-        match happening {
-            Happening::Call { number, done } => {
-                self.apply_call_effects(tid, *number, done, reader)?;
+        match event {
+            LogEvent::Call { number, effects } => {
+                self.apply_call_effects(tid, *number, effects, reader)?;
             }
-            Happening::Returns { done } => {
+            LogEvent::Returns { effects } => {
                 let context = self.contexts.get_mut(tid);
                 let number = context.and_then(|context| context.call.take()).unwrap_or(0);
-                self.apply_call_effects(tid, number, done, reader)?;
+                self.apply_call_effects(tid, number, effects, reader)?;
             }
-            Happening::Enters { number } => {
+            LogEvent::Enters { number } => {
                 self.contexts.save(self.thread.tracee)?;
                 if let Some(context) = self.contexts.get_mut(tid) {
                     context.call = Some(*number);
                 }
             }
-            Happening::Executes { registers, extended, writes }
-            | Happening::Accesses { registers, extended, writes, .. } => {
+            LogEvent::Executes { registers, extended, writes }
+            | LogEvent::Accesses { registers, extended, writes, .. } => {
                 self.apply_writes(writes)?;
                 if let Some(extended) = extended {
                     self.contexts.set_extended(tid, extended, self.thread.tracee)?;
                 }
                 self.set_registers(tid, (**registers).into())?;
             }
-            Happening::Signal { siginfo, handler, writes, .. } => {
+            LogEvent::Signal { siginfo, handler, writes, .. } => {
                 self.apply_writes(writes)?;
                 if let Some(context) = self.contexts.get_mut(tid) {
                     context.siginfo = Some(siginfo.clone());
@@ -182,15 +182,15 @@ impl Epoch {
                     self.contexts.set(tid, state, self.thread.tracee)?;
                 }
             }
-            Happening::Born { state, writes } => {
+            LogEvent::Born { state, writes } => {
                 self.apply_writes(writes)?;
                 self.contexts.add(tid, Context::new(state));
             }
-            Happening::Ends { writes } => {
+            LogEvent::Ends { writes } => {
                 self.apply_writes(writes)?;
                 self.contexts.remove(tid);
             }
-            Happening::Changed { state, writes, .. } => {
+            LogEvent::Changed { state, writes, .. } => {
                 self.apply_writes(writes)?;
                 if let Some(state) = state {
                     if let Some(context) = self.contexts.get_mut(tid) {
@@ -199,12 +199,12 @@ impl Epoch {
                     self.contexts.set(tid, state, self.thread.tracee)?;
                 }
             }
-            Happening::Memory(write) => self.apply_writes(std::slice::from_ref(write))?,
-            Happening::Switch { .. }
-            | Happening::Start(_)
-            | Happening::Foreign { .. }
-            | Happening::FinalMemory
-            | Happening::Finish { .. } => {}
+            LogEvent::Memory(write) => self.apply_writes(std::slice::from_ref(write))?,
+            LogEvent::Switch { .. }
+            | LogEvent::Start(_)
+            | LogEvent::Foreign { .. }
+            | LogEvent::FinalMemory
+            | LogEvent::Finish { .. } => {}
         }
         Ok(())
     }
@@ -215,23 +215,23 @@ impl Epoch {
         &mut self,
         tid: Tid,
         number: u64,
-        done: &Done,
+        effects: &CallEffects,
         reader: &crate::recording::Reader,
     ) -> Result<(), Error> {
-        self.apply_map_changes(&done.maps, reader)?;
-        self.apply_writes(&done.writes)?;
-        if let Some(state) = &done.state {
+        self.apply_map_changes(&effects.maps, reader)?;
+        self.apply_writes(&effects.writes)?;
+        if let Some(state) = &effects.state {
             return self.contexts.set(tid, state, self.thread.tracee);
         }
         let before = match self.contexts.loaded() {
             Some(loaded) if loaded == tid => self.thread.tracee.registers()?,
             _ => self.contexts.get(tid).map(|context| context.registers).unwrap_or_default(),
         };
-        let mut after = after_call(&before, done.result);
-        if number == ARCH_PRCTL && before.rdi == ARCH_SET_GS && done.result == 0 {
+        let mut after = after_call(&before, effects.result);
+        if number == ARCH_PRCTL && before.rdi == ARCH_SET_GS && effects.result == 0 {
             after.gs_base = before.rsi;
         }
-        if number == ARCH_PRCTL && before.rdi == ARCH_REQ_XCOMP_PERM && done.result == 0 {
+        if number == ARCH_PRCTL && before.rdi == ARCH_REQ_XCOMP_PERM && effects.result == 0 {
             self.permit(before.rsi)?;
         }
         self.set_registers(tid, after)

@@ -7,7 +7,7 @@ use super::parked::Preparation;
 use super::process::Replay;
 use crate::common::AddrRange;
 use crate::recording::Reader;
-use crate::recording::log::{Cursor, Happening, Log};
+use crate::recording::log::{Cursor, Log, LogEvent};
 
 impl Replay {
     /// Continues with `reader`, the same recording with the entries that it has gained. Ends a
@@ -36,7 +36,7 @@ impl Replay {
     }
 
     /// Moves to the end of the log if only its last entry is left, and that is a
-    /// [`Happening::Switch`] at the replay's place: the recorder of a program that still runs
+    /// [`LogEvent::Switch`] at the replay's place: the recorder of a program that still runs
     /// writes one to record where the program is. Otherwise stays. Does nothing in a diversion.
     pub fn pass_last_switch(&mut self) -> Result<(), Error> {
         if self.diverted.is_some() || self.cursor.index() + 1 != self.outline.end_entry() {
@@ -44,7 +44,7 @@ impl Replay {
         }
         self.exact_position()?;
         let Some(entry) = self.cursor.current()? else { return Ok(()) };
-        let is_switch = matches!(entry.happening, Happening::Switch { .. });
+        let is_switch = matches!(entry.event, LogEvent::Switch { .. });
         if is_switch && self.outline.end_entry() == self.outline.len() && self.is_at_site(&entry)? {
             self.go_to_end(&|| false)?;
         }

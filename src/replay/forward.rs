@@ -12,7 +12,7 @@ use super::position::Position;
 use super::process::Replay;
 use super::watches::{InsnAccesses, Watch, Watching};
 use crate::common::Tid;
-use crate::recording::log::{Entry, Happening, SharedEntry};
+use crate::recording::log::{Entry, LogEvent, SharedEntry};
 
 /// The result of the smallest move, [`Replay::advance`]: an instruction, or an entry of the log.
 pub(super) enum Advanced {
@@ -128,10 +128,10 @@ impl Replay {
                 Advanced::Watch(number) => return Ok(MoveEnd::Watch(number)),
                 Advanced::Happened(entry)
                     if matches!(
-                        entry.happening,
-                        Happening::Switch { .. }
-                            | Happening::Changed { .. }
-                            | Happening::Foreign { .. }
+                        entry.event,
+                        LogEvent::Switch { .. }
+                            | LogEvent::Changed { .. }
+                            | LogEvent::Foreign { .. }
                     ) => {}
                 Advanced::Happened(_) => {
                     if let Some(event) = self.event_passed(goals) {
@@ -209,7 +209,7 @@ impl Replay {
         if self.number != number {
             *watching = self.epoch.watch(&watching.watches())?;
         }
-        let met = self.epoch.first_met_by_entry(&entry.happening, watching)?;
+        let met = self.epoch.first_met_by_entry(&entry.event, watching)?;
         Ok(met.map_or(Advanced::Happened(entry), Advanced::Watch))
     }
 

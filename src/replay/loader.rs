@@ -6,7 +6,7 @@ use super::epoch::Epoch;
 use super::error::Error;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{CodeKind, Place, TranslatedProcess, TranslatedThread};
-use crate::recording::log::{Cursor, Happening, Mapped, Start};
+use crate::recording::log::{Cursor, LogEvent, Mapped, Start};
 use crate::recording::{COMPLETED_SAVES_VERSION, Reader};
 use crate::tracee::{Tracee, kill_and_reap, start_empty};
 use crate::translate::Components;
@@ -28,7 +28,7 @@ struct EmptyProcess {
 }
 
 impl Epoch {
-    /// Loads the program whose [`Happening::Start`] is at `cursor` in the log, and its thread. Moves
+    /// Loads the program whose [`LogEvent::Start`] is at `cursor` in the log, and its thread. Moves
     /// the cursor past the entries that belong to the start.
     pub(super) fn load_start(
         cursor: &mut Cursor,
@@ -40,13 +40,13 @@ impl Epoch {
         let bad = |what| Error::BadLog { entry, what };
         let missing = || if entry == 0 { Error::EmptyLog } else { bad("a program is missing") };
         let first = cursor.read()?.ok_or_else(missing)?;
-        let Happening::Start(start) = first.happening else {
+        let LogEvent::Start(start) = first.event else {
             return Err(bad("a program begins without its start"));
         };
         let mut epoch = Self::make_process(&start, first.tid, reader, code, reserved)?;
-        while cursor.peek()?.is_some_and(|entry| entry.happening.may_follow_start()) {
+        while cursor.peek()?.is_some_and(|entry| entry.event.may_follow_start()) {
             let Some(entry) = cursor.read()? else { break };
-            epoch.apply_entry(entry.tid, &entry.happening, reader)?;
+            epoch.apply_entry(entry.tid, &entry.event, reader)?;
         }
         epoch.begins = cursor.index();
         epoch.contexts.load(first.tid, epoch.thread.tracee)?;

@@ -1,5 +1,5 @@
 //! Loads a *keyframe* into a new process: a copy of the program's state in the recording, which has
-//! the form of a log, and begins with [`Happening::Start`]. Gigabytes of memory take
+//! the form of a log, and begins with [`LogEvent::Start`]. Gigabytes of memory take
 //! seconds, so a user who waits for something else can interrupt that.
 
 use super::epoch::Epoch;
@@ -9,7 +9,7 @@ use super::outline::ProgramStart;
 use crate::common::{AddrRange, Tid};
 use crate::engine::CodeKind;
 use crate::recording::Reader;
-use crate::recording::log::{Cursor, Happening, Start};
+use crate::recording::log::{Cursor, LogEvent, Start};
 
 /// A keyframe, of which a part is in a new process.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl LoadingKeyframe {
     ) -> Result<Self, Error> {
         let _pinned = PinGuard::begin();
         let first = cursor.read()?.ok_or_else(|| not_whole(entry))?;
-        let Happening::Start(start) = first.happening else { return Err(not_whole(entry)) };
+        let LogEvent::Start(start) = first.event else { return Err(not_whole(entry)) };
         let mut epoch = Epoch::make_process(&start, first.tid, reader, code, reserved)?;
         epoch.begins = entry;
         Ok(Self { epoch, start: *start, tid: first.tid, cursor })
@@ -104,14 +104,14 @@ impl LoadingKeyframe {
         let entry = self.entry();
         while !interrupted() {
             let next = self.cursor.read()?.ok_or_else(|| not_whole(entry))?;
-            match &next.happening {
-                Happening::Finish { place: None } => {
+            match &next.event {
+                LogEvent::Finish { place: None } => {
                     self.epoch.contexts.load(self.tid, self.epoch.thread.tracee)?;
                     return Ok(true);
                 }
-                Happening::FinalMemory => self.epoch.load_final_memory(&self.start, reader)?,
-                happening if happening.may_follow_start() || happening.may_follow_keyframe() => {
-                    self.epoch.apply_entry(next.tid, happening, reader)?;
+                LogEvent::FinalMemory => self.epoch.load_final_memory(&self.start, reader)?,
+                event if event.may_follow_start() || event.may_follow_keyframe() => {
+                    self.epoch.apply_entry(next.tid, event, reader)?;
                 }
                 _ => return Err(not_whole(entry)),
             }

@@ -7,7 +7,7 @@ use super::error::Error;
 use super::position::Position;
 use crate::common::{AddrRange, Tid};
 use crate::recording::Reader;
-use crate::recording::log::{Bytes, Content, Cursor, Entry, Happening, Log, MapChange, Mapped};
+use crate::recording::log::{Bytes, Content, Cursor, Entry, Log, LogEvent, MapChange, Mapped};
 use crate::sideband::ImageId;
 use crate::tracee::{SiginfoBytes, siginfo};
 use std::collections::BTreeMap;
@@ -159,10 +159,10 @@ impl Outline {
     /// `calls` the calls that threads are in there.
     fn read_keyframe(&mut self, mut cursor: Cursor, calls: &mut OpenCalls) -> Result<(), Error> {
         while let Some(entry) = cursor.current()? {
-            match &entry.happening {
-                Happening::Start(start) => self.add_program(&start.mappings),
-                Happening::Foreign { range } => self.foreign.push((self.first, *range)),
-                happening => _ = calls.next_act(entry.tid, happening),
+            match &entry.event {
+                LogEvent::Start(start) => self.add_program(&start.mappings),
+                LogEvent::Foreign { range } => self.foreign.push((self.first, *range)),
+                event => _ = calls.next_act(entry.tid, event),
             }
             cursor.skip()?;
         }
@@ -172,29 +172,31 @@ impl Outline {
     /// Adds the next entry of the log, at which `cursor` is.
     fn add(&mut self, entry: &Entry, cursor: &Cursor, calls: &mut OpenCalls) {
         let here = cursor.index();
-        let happening = &entry.happening;
-        let act = calls.next_act(entry.tid, happening);
+        let event = &entry.event;
+        let act = calls.next_act(entry.tid, event);
         self.entries.push(EntrySummary { tid: entry.tid, ticks_before: self.total_ticks, act });
         self.total_ticks = self.total_ticks.saturating_add(entry.ticks);
         // The last entry of the log decides.
-        self.is_finished = matches!(happening, Happening::Finish { .. });
+        self.is_finished = matches!(event, LogEvent::Finish { .. });
         // Entries right after a start that belong to it move the program's beginning.
-        if happening.may_follow_start()
+        if event.may_follow_start()
             && let Some(last) = self.first_entries.last_mut().filter(|last| **last == here)
         {
             *last += 1;
         }
         // If the first entry of all is no start, loading the program fails.
-        if here == 0 || matches!(happening, Happening::Start(_)) {
+        if here == 0 || matches!(event, LogEvent::Start(_)) {
             self.starts.push(ProgramStart::Entry(cursor.clone()));
         }
-        match happening {
-            Happening::Start(start) => {
+        match event {
+            LogEvent::Start(start) => {
                 self.first_entries.push(here + 1);
                 self.add_program(&start.mappings);
             }
-            Happening::Call { done, .. } | Happening::Returns { done } => self.add_maps(&done.maps),
-            Happening::Foreign { range } => self.foreign.push((here, *range)),
+            LogEvent::Call { effects, .. } | LogEvent::Returns { effects } => {
+                self.add_maps(&effects.maps)
+            }
+            LogEvent::Foreign { range } => self.foreign.push((here, *range)),
             _ => {}
         }
     }
@@ -399,22 +401,22 @@ struct OpenCalls(BTreeMap<Tid, u32>);
 impl OpenCalls {
     /// Returns the act that the next entry, of thread `tid`, records, and updates the calls that
     /// threads are in. To be called for all entries in order.
-    fn next_act(&mut self, tid: Tid, happening: &Happening) -> Act {
+    fn next_act(&mut self, tid: Tid, event: &LogEvent) -> Act {
         // The kernel uses only the low half of a call's number.
         let low = |number: u64| u32::try_from(number & u64::from(u32::MAX)).unwrap_or(u32::MAX);
-        match happening {
-            Happening::Call { number, .. } => Act::Call(low(*number)),
-            Happening::Enters { number } => {
+        match event {
+            LogEvent::Call { number, .. } => Act::Call(low(*number)),
+            LogEvent::Enters { number } => {
                 self.0.insert(tid, low(*number));
                 Act::Enters(low(*number))
             }
-            Happening::Returns { .. } => self.0.remove(&tid).map_or(Act::Other, Act::Returns),
+            LogEvent::Returns { .. } => self.0.remove(&tid).map_or(Act::Other, Act::Returns),
             // A thread whose state is replaced does not make the call that it was in.
-            Happening::Changed { state: Some(_), .. } => {
+            LogEvent::Changed { state: Some(_), .. } => {
                 self.0.remove(&tid);
                 Act::Other
             }
-            Happening::Signal { siginfo: Bytes(info), handler: Some(_), .. } => {
+            LogEvent::Signal { siginfo: Bytes(info), handler: Some(_), .. } => {
                 let info: Option<&SiginfoBytes> = info.first_chunk();
                 info.map_or(Act::Other, |info| Act::Signal(siginfo::signal_of(info)))
             }

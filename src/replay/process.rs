@@ -15,7 +15,7 @@ use crate::common::Tid;
 use crate::engine::CodeKind;
 use crate::insn::Registers;
 use crate::recording::Reader;
-use crate::recording::log::{Cursor, Entry, Happening};
+use crate::recording::log::{Cursor, Entry, LogEvent};
 use crate::sideband::ImageId;
 use std::collections::BTreeMap;
 
@@ -152,8 +152,7 @@ impl Replay {
         let Some(ProgramStart::Entry(start)) = self.outline.starts.get(self.number) else {
             return false;
         };
-        let Ok(Some(Entry { happening: Happening::Start(start), .. })) = start.clone().read()
-        else {
+        let Ok(Some(Entry { event: LogEvent::Start(start), .. })) = start.clone().read() else {
             return false;
         };
         let r: Registers = start.state.registers.into();
@@ -165,8 +164,8 @@ impl Replay {
     pub fn program(&self) -> (String, Vec<u8>) {
         let start = self.outline.starts.get(self.number);
         let entry = start.and_then(|start| start.cursor().read().ok().flatten());
-        match entry.map(|entry| entry.happening) {
-            Some(Happening::Start(start)) => (start.program, start.auxv.0),
+        match entry.map(|entry| entry.event) {
+            Some(LogEvent::Start(start)) => (start.program, start.auxv.0),
             _ => (self.reader.manifest().program.clone(), Vec::new()),
         }
     }

@@ -17,7 +17,7 @@ use super::process::Replay;
 use super::watches::Watching;
 use crate::common::{Addr, Tid};
 use crate::engine::{EndedRun, RunEnd, RunLimit, RunOutcome};
-use crate::recording::log::{Bytes, Happening};
+use crate::recording::log::{Bytes, LogEvent};
 use crate::tracee::{SiginfoBytes, siginfo};
 use crate::translate::Bound;
 use std::collections::BTreeSet;
@@ -102,9 +102,9 @@ impl Replay {
         let Site::Place(place) = self.site_of(&entry) else { return Ok(true) };
         let here = self.epoch.thread.tracee.registers()?;
         let is_there = self.ticks == entry.ticks && here.rip == place.ip.0;
-        let is_between = match &entry.happening {
-            Happening::Switch { .. } | Happening::Changed { .. } => true,
-            Happening::Signal { siginfo: Bytes(info), .. } => !is_fault(info),
+        let is_between = match &entry.event {
+            LogEvent::Switch { .. } | LogEvent::Changed { .. } => true,
+            LogEvent::Signal { siginfo: Bytes(info), .. } => !is_fault(info),
             _ => false,
         };
         Ok(!(is_there && is_between))
@@ -147,7 +147,7 @@ impl Replay {
                 self.set_stops_and_watches(goals, watching)?;
             }
             let met = match &stores {
-                Some(entry) => self.epoch.first_met_by_entry(&entry.happening, watching)?,
+                Some(entry) => self.epoch.first_met_by_entry(&entry.event, watching)?,
                 None => self.epoch.first_met(watching)?,
             };
             if let Some(number) = met {
@@ -172,7 +172,7 @@ impl Replay {
     /// for a thread in a system call, which executes nothing.
     pub(super) fn is_at_stop(&mut self, stops: &BTreeSet<Addr>) -> Result<bool, Error> {
         let Some(entry) = self.cursor.peek()? else { return Ok(false) };
-        let (tid, executes) = (entry.tid, !matches!(entry.happening, Happening::Start(_)));
+        let (tid, executes) = (entry.tid, !matches!(entry.event, LogEvent::Start(_)));
         let in_call = self.epoch.contexts.get(tid).is_none_or(|c| c.call.is_some());
         if stops.is_empty() || in_call || !executes {
             return Ok(false);

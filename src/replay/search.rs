@@ -15,7 +15,7 @@ use super::position::Position;
 use super::process::Replay;
 use super::watches::{InsnAccesses, Watch};
 use crate::common::{Addr, Tid};
-use crate::recording::log::Happening;
+use crate::recording::log::LogEvent;
 use std::collections::BTreeSet;
 
 /// A hit of a search: in the tick that begins after `entry` entries and `ticks` ticks, where the
@@ -181,7 +181,7 @@ impl Replay {
                 let in_call = self.epoch.contexts.get(next.tid).is_some_and(|c| c.call.is_some());
                 // The thread is in a call that it entered before others ran, or its memory becomes
                 // foreign, where nothing is executed.
-                let is_between = matches!(next.happening, Happening::Foreign { .. });
+                let is_between = matches!(next.event, LogEvent::Foreign { .. });
                 match self.outline.last_entry_of(next.tid, entry).filter(|_| in_call || is_between)
                 {
                     Some(before) => entry = before,
@@ -195,10 +195,10 @@ impl Replay {
             }
             let at = self.position();
             let stays = matches!(
-                next.happening,
-                Happening::Switch { .. }
-                    | Happening::Signal { handler: None, .. }
-                    | Happening::Changed { state: None, .. }
+                next.event,
+                LogEvent::Switch { .. }
+                    | LogEvent::Signal { handler: None, .. }
+                    | LogEvent::Changed { state: None, .. }
             );
             if !stays {
                 return Ok(Some(at));
@@ -274,7 +274,7 @@ impl Replay {
 
     /// Returns true if no instruction is executed from the current position to the position
     /// `later`, whose thread is at `ip`. Entries of one thread without ticks may be between, such
-    /// as `Happening::Changed`.
+    /// as `LogEvent::Changed`.
     fn is_same_place_as(&self, later: Position, ip: Addr) -> Result<bool, Error> {
         let at = self.position();
         let are_at_entries = [at, later].iter().all(|p| (p.ticks, p.instructions) == (0, 0));

@@ -16,7 +16,7 @@ use super::process::Replay;
 use super::straight::StraightRun;
 use super::watches::Watching;
 use crate::common::Addr;
-use crate::recording::log::{Cursor, Place};
+use crate::recording::log::{Cursor, PlaceInTick};
 use std::collections::BTreeSet;
 
 /// The distance of a target from the replay, in moments, from which on near checkpoints before the
@@ -256,7 +256,7 @@ impl Replay {
     /// Moves to a place of the next thread within the tick that begins at the position `tick`.
     /// Within the iterations of a string instruction, [`Self::position`] is then only that of the
     /// tick.
-    pub fn seek_place(&mut self, tick: Position, place: Place) -> Result<(), Error> {
+    pub fn seek_place(&mut self, tick: Position, place: PlaceInTick) -> Result<(), Error> {
         self.seek(Position { instructions: 0, ..tick })?;
         let tid = self.next_thread()?.unwrap_or_default();
         self.walk_to(tid, place)?;

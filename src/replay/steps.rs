@@ -10,7 +10,7 @@ use super::straight::StraightRun;
 use crate::common::{Addr, Tid};
 use crate::engine::{CodeKind, RerunEnd, RerunLimit, RunLimit, Stepped, vsyscall_at};
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
-use crate::recording::log::Place;
+use crate::recording::log::PlaceInTick;
 use crate::tracee::{SiginfoBytes, siginfo, wait_for};
 use crate::translate::{Bound, Hook, is_tick};
 
@@ -124,7 +124,7 @@ impl Replay {
 
     /// Executes instructions of the loaded thread `tid` up to a place that it reaches before its
     /// next tick. Fails if it does not.
-    pub(super) fn walk_to(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
+    pub(super) fn walk_to(&mut self, tid: Tid, place: PlaceInTick) -> Result<(), Error> {
         let _pinned = PinGuard::begin();
         let ticks = self.ticks;
         while self.ip()? != place.ip && self.ticks == ticks {
@@ -141,7 +141,7 @@ impl Replay {
     pub(super) fn walk_checking(
         &mut self,
         tid: Tid,
-        place: Place,
+        place: PlaceInTick,
         check: &mut StopCheck<'_>,
     ) -> Result<Option<MoveEnd>, Error> {
         let ticks = self.ticks;
@@ -169,7 +169,7 @@ impl Replay {
     /// Executes the iterations of a REP instruction at `place` that the recorded run executed
     /// before something interrupted it there: until RCX is that of `place`. The position stays the
     /// same. Does nothing at another instruction.
-    pub(super) fn repeat_iterations(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
+    pub(super) fn repeat_iterations(&mut self, tid: Tid, place: PlaceInTick) -> Result<(), Error> {
         let tracee = self.epoch.thread.tracee;
         let before = tracee.registers()?;
         let repeats = self.insn_at(place.ip).is_some_and(|insn| insn.rep);

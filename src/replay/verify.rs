@@ -13,7 +13,7 @@ use crate::image::core::Core;
 use crate::image::{Bytes, Section};
 use crate::insn::Registers;
 use crate::insn::xsave::LAST_X87;
-use crate::recording::log::{Happening, check_of};
+use crate::recording::log::{LogEvent, check_of};
 use crate::sideband::{Mapping, Protection};
 use crate::tracee::PageMap;
 use std::collections::BTreeSet;
@@ -55,9 +55,9 @@ impl Replay {
         let mut verdict = Verdict { ticks: self.total_ticks(), ..Verdict::default() };
         let found = self.run_past_keyframes(interrupted, &mut verdict)?;
         verdict.entries = self.position().entry.saturating_sub(self.outline.first_entry());
-        let last = self.cursor.peek()?.map(|entry| entry.happening.clone());
+        let last = self.cursor.peek()?.map(|entry| entry.event.clone());
         verdict.is_whole = found == MoveEnd::NoMoreHistory
-            && matches!(last, Some(Happening::Finish { place: Some(_) }));
+            && matches!(last, Some(LogEvent::Finish { place: Some(_) }));
         if !verdict.is_whole {
             return Ok(verdict);
         }

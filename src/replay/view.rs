@@ -5,7 +5,7 @@ use super::process::Replay;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::core;
 use crate::insn::xsave::forget_last_x87;
-use crate::recording::log::{Bytes, Happening};
+use crate::recording::log::{Bytes, LogEvent};
 use crate::sideband::{ImageId, Mapping};
 use crate::tracee::{PageMap, Tracee};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,8 +53,8 @@ impl Replay {
     }
 
     /// Returns the event of the next entry of the log; `None` after the last entry.
-    pub fn next_entry(&mut self) -> Result<Option<Happening>, Error> {
-        Ok(self.cursor.current()?.map(|entry| entry.happening.clone()))
+    pub fn next_entry(&mut self) -> Result<Option<LogEvent>, Error> {
+        Ok(self.cursor.current()?.map(|entry| entry.event.clone()))
     }
 
     /// Returns the present registers of the thread of an entry of the log, which need not be the
@@ -101,8 +101,7 @@ impl Replay {
     pub fn siginfo(&mut self, tid: Tid) -> Result<Option<Vec<u8>>, Error> {
         if let Some(entry) = self.cursor.current()?
             && entry.tid == tid
-            && let Happening::Signal { siginfo: Bytes(info), handler: Some(_), .. } =
-                &entry.happening
+            && let LogEvent::Signal { siginfo: Bytes(info), handler: Some(_), .. } = &entry.event
             && self.is_at_site(&entry)?
         {
             return Ok(Some(info.clone()));

@@ -8,7 +8,7 @@ use super::epoch::Epoch;
 use super::error::Error;
 use crate::common::AddrRange;
 use crate::insn::{Registers, reads, writes};
-use crate::recording::log::{Happening, Write};
+use crate::recording::log::{LogEvent, Write};
 use crate::tracee::{self, debug_registers, debug_registers::Watched};
 use std::collections::BTreeSet;
 
@@ -202,13 +202,13 @@ impl Epoch {
     /// [`Self::first_met`] does besides.
     pub(super) fn first_met_by_entry(
         &mut self,
-        happening: &Happening,
+        event: &LogEvent,
         watching: &mut Watching,
     ) -> Result<Option<usize>, Error> {
         let met = self.first_met(watching)?;
         let is_stored = |(watch, _): &(Watch, Vec<u8>)| {
             let written = |write: &Write| AddrRange::sized(write.addr, write.bytes.0.len() as u64);
-            let mut writes = happening.writes().iter().map(written);
+            let mut writes = event.writes().iter().map(written);
             watch.kind == WatchKind::Store && writes.any(|range| range.overlaps(watch.range))
         };
         Ok(met.or_else(|| watching.watches.iter().position(is_stored)))

@@ -12,7 +12,7 @@ use crate::ask::merge::{Event, Sender, merged};
 use crate::ask::opened::Asked;
 use crate::common::Tid;
 use crate::flow::Exit;
-use crate::recording::log::{Cursor, Entry, Happening};
+use crate::recording::log::{Cursor, Entry, LogEvent};
 use crate::session::{Position, signal_name};
 use crate::syscalls::Model;
 use crate::timeline::Visit;
@@ -147,15 +147,17 @@ impl LogReader<'_> {
         sink: Sink<'_>,
     ) -> Result<Option<LoggedCall>, Error> {
         let tid = entry.tid;
-        match entry.happening {
-            Happening::Call { number, done } => {
-                return Ok(Some(LoggedCall { tid, moment, number, result: Some(done.result) }));
+        match entry.event {
+            LogEvent::Call { number, effects } => {
+                return Ok(Some(LoggedCall { tid, moment, number, result: Some(effects.result) }));
             }
-            Happening::Enters { number } => {
+            LogEvent::Enters { number } => {
                 return Ok(Some(LoggedCall { tid, moment, number, result: None }));
             }
-            Happening::Returns { done } => self.write_open_call(tid, Some(done.result), sink)?,
-            Happening::Signal { place: at, siginfo, handler, .. } => {
+            LogEvent::Returns { effects } => {
+                self.write_open_call(tid, Some(effects.result), sink)?
+            }
+            LogEvent::Signal { place: at, siginfo, handler, .. } => {
                 self.write_open_call(tid, None, sink)?;
                 let number = siginfo.0.first_chunk().copied().map_or(0, i32::from_le_bytes);
                 let [number_cell, text] = position_cells(Position::exact(moment, 0), true);
@@ -165,7 +167,7 @@ impl LogReader<'_> {
                 cells.extend(place_cells(Some(&*self.asked.place(at.ip)), &mut self.texts));
                 sink(Table::Signals, tid, cells)?;
             }
-            Happening::Changed { state: Some(_), .. } => self.write_open_call(tid, None, sink)?,
+            LogEvent::Changed { state: Some(_), .. } => self.write_open_call(tid, None, sink)?,
             _ => {}
         }
         Ok(None)

@@ -2,7 +2,7 @@
 
 use crate::common::{Addr, AddrRange, Tid};
 use crate::insn::{Registers, ValuePlace, is_syscall};
-use crate::recording::log::{Cursor, Happening};
+use crate::recording::log::{Cursor, LogEvent};
 use crate::replay::{self, Position, Replay};
 use crate::syscalls::{Call, Model};
 use std::collections::HashMap;
@@ -247,14 +247,14 @@ fn opening_call(mut cursor: Cursor, fd: i32, before: u64) -> Result<Descriptor, 
     while cursor.index() < before {
         let index = cursor.index();
         let Some(entry) = cursor.read()? else { break };
-        let (number, result) = match &entry.happening {
-            Happening::Enters { number } => {
+        let (number, result) = match &entry.event {
+            LogEvent::Enters { number } => {
                 calls.insert(entry.tid, *number);
                 continue;
             }
-            Happening::Call { number, done } => (*number, done.result),
-            Happening::Returns { done } => match calls.remove(&entry.tid) {
-                Some(number) => (number, done.result),
+            LogEvent::Call { number, effects } => (*number, effects.result),
+            LogEvent::Returns { effects } => match calls.remove(&entry.tid) {
+                Some(number) => (number, effects.result),
                 None => continue,
             },
             _ => continue,

@@ -22,7 +22,7 @@ use crate::common::{Addr, AddrRange, Tid};
 use crate::insn::{
     Origin, RegisterPart, Registers, Source, ValuePlace, is_failed_exchange, source_of, writes,
 };
-use crate::recording::log::Happening;
+use crate::recording::log::LogEvent;
 use crate::replay::{self, Goals, MoveEnd, Replay, Watch, WatchKind};
 use crate::session::Position;
 use crate::translate::hook_of;
@@ -434,7 +434,7 @@ impl OriginSearch<'_> {
     fn written_by_entry(&mut self, wanted: ValuePlace) -> Result<ValuePlace, Error> {
         let ValuePlace::Memory(range) = wanted else { return Ok(wanted) };
         let next = self.replay.next_entry()?;
-        let writes = next.as_ref().map(Happening::writes).unwrap_or_default();
+        let writes = next.as_ref().map(LogEvent::writes).unwrap_or_default();
         let written = writes.iter().find_map(|write| {
             intersection(range, AddrRange::sized(write.addr, write.bytes.0.len() as u64))
         });

@@ -16,7 +16,7 @@ use crate::capture::space::MappingRecorder;
 use crate::capture::{Backend, Error};
 use crate::common::{Pid, Tid};
 use crate::engine::{Gate, Place, TranslatedThread};
-use crate::recording::log::Happening;
+use crate::recording::log::LogEvent;
 use crate::sideband::Mapping;
 use crate::syscalls::Registered;
 use crate::tracee::call_numbers::RESTART_SYSCALL;
@@ -86,7 +86,7 @@ impl ExactRecorder {
             if thread != first {
                 let state = Box::new(state_of(thread, &thread.registers()?)?);
                 process
-                    .log_without_ticks(thread.0, Happening::Born { state, writes: Vec::new() })?;
+                    .log_without_ticks(thread.0, LogEvent::Born { state, writes: Vec::new() })?;
             }
             process.recorder.add_thread(thread.0)?;
             let Some(area) = process.engine.take_area() else { continue };

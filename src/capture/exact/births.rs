@@ -15,7 +15,7 @@ use crate::capture::newborn::shares_memory;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{Gate, Place, TranslatedThread};
 use crate::insn::Registers;
-use crate::recording::log::Happening;
+use crate::recording::log::LogEvent;
 use crate::sideband::Event;
 use crate::syscalls::{Call, Registered};
 use crate::tracee::call_numbers::{CLONE, CLONE3};
@@ -113,7 +113,7 @@ impl ExactRecorder {
             (flags & CLONE_CHILD_SETTID != 0).then(|| AddrRange::sized(Addr(child_tid), 4));
         let writes = contents(&process.engine, reported);
         let state = Box::new(state_of(tracee, &registers)?);
-        process.log(&mut child, &registers, Happening::Born { state, writes })?;
+        process.log(&mut child, &registers, LogEvent::Born { state, writes })?;
         if let Some(debugger) = &self.debugger {
             child.debug.watched.set(tracee, &debugger.watch_slots)?;
         }

@@ -22,7 +22,7 @@ use crate::capture::restart::will_restart_call;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::engine::{Phase, SignalStop};
 use crate::insn::Registers;
-use crate::recording::log::{Done, Happening, Write, after_call};
+use crate::recording::log::{CallEffects, LogEvent, Write, after_call};
 use crate::syscalls::{Call, Effects, Model, OpenCall, Property};
 use crate::tracee::call_numbers::{
     CLONE, CLONE3, EXECVE, EXECVEAT, EXIT, FORK, PROCESS_VM_WRITEV, RESTART_SYSCALL, RT_SIGRETURN,
@@ -190,7 +190,7 @@ impl Process {
         // An execve(2) that succeeds does not return to this program.
         let is_logged = matches!(call.number, EXECVE | EXECVEAT);
         if is_logged {
-            self.log(thread, registers, Happening::Enters { number: call.number })?;
+            self.log(thread, registers, LogEvent::Enters { number: call.number })?;
         }
         let area = thread.translated.area;
         let filter_addr = Addr(area.buffer(0));
@@ -289,8 +289,8 @@ impl Process {
         let number = call_of(registers).number;
         let written = written_by_answer(number, registers, result);
         let writes = contents(&self.engine, written);
-        let done = Done { result, writes, maps: Vec::new(), state: None };
-        self.log(thread, registers, Happening::Call { number, done })?;
+        let effects = CallEffects { result, writes, maps: Vec::new(), state: None };
+        self.log(thread, registers, LogEvent::Call { number, effects })?;
         let gs_base = thread.translated.gs_base();
         let after = Registers { gs_base, ..after_call(registers, result) };
         Ok(thread.tracee().set_registers(&after)?)
@@ -373,13 +373,13 @@ impl Process {
         } else {
             Some(Box::new(state_of(thread.tracee(), &after)?))
         };
-        let done = Done { result: in_rax, writes, maps, state };
-        let happening = if current.is_logged {
-            Happening::Returns { done }
+        let effects = CallEffects { result: in_rax, writes, maps, state };
+        let event = if current.is_logged {
+            LogEvent::Returns { effects }
         } else {
-            Happening::Call { number: call.number, done }
+            LogEvent::Call { number: call.number, effects }
         };
-        self.log(thread, before, happening)
+        self.log(thread, before, event)
     }
 
     /// Takes note of the effects of a completed call on files and descriptors: puts copies in the

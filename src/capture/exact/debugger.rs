@@ -15,7 +15,7 @@ use crate::capture::{Error, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::core;
 use crate::insn::Registers;
-use crate::recording::log::Happening;
+use crate::recording::log::LogEvent;
 use crate::syscalls::Call;
 use crate::tracee::{SiginfoBytes, Stop, TRAP_BIT, siginfo, signals, wait_for};
 
@@ -237,7 +237,7 @@ impl Process {
         };
         let before = before.unwrap_or(now);
         let place = log_place_of(&before);
-        self.log(thread, &before, Happening::Changed { place, state, writes })
+        self.log(thread, &before, LogEvent::Changed { place, state, writes })
     }
 
     /// Changes memory, whatever its protection, drops the code that was translated from it, and

@@ -21,7 +21,7 @@ use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::engine::{Place, RunOutcome, TranslatedProcess};
 use crate::insn::Registers;
-use crate::recording::log::{Happening, Write};
+use crate::recording::log::{LogEvent, Write};
 use crate::tracee::call_numbers::{EXECVE, EXECVEAT, EXIT, RESTART_SYSCALL};
 use crate::tracee::{
     self, Signo, Stop, TRAP_BIT, Tracee, comm, executable, siginfo, signals, wait_for,
@@ -49,17 +49,17 @@ impl ExactRecorder {
         let Some(process) = &mut self.process else { return Ok(()) };
         let writes = std::mem::take(&mut self.program_end.writes);
         let Some(thread) = self.threads.get_mut(&tid) else {
-            return process.log_without_ticks(tid, Happening::Finish { place: None });
+            return process.log_without_ticks(tid, LogEvent::Finish { place: None });
         };
         let place = log_place_of(&registers);
         if !writes.is_empty() {
-            let changed = Happening::Changed { place, state: None, writes };
+            let changed = LogEvent::Changed { place, state: None, writes };
             process.log(thread, &registers, changed)?;
         } else if keeps_end {
-            process.log(thread, &registers, Happening::Switch { place })?;
+            process.log(thread, &registers, LogEvent::Switch { place })?;
         }
         self.program_end.keyframe = keeps_end.then(|| (tid, process.recorder.log_so_far().entries));
-        process.log(thread, &registers, Happening::Finish { place: Some(place) })
+        process.log(thread, &registers, LogEvent::Finish { place: Some(place) })
     }
 
     /// Handles the end of a thread: its exit stop, or that it is gone. At the exit stop, keeps the
@@ -141,7 +141,7 @@ impl ExactRecorder {
         let writes = contents(&process.engine, written);
         let current = thread.take_call();
         let registers = current.map(|current| current.registers).unwrap_or_default();
-        process.log(&mut thread, &registers, Happening::Ends { writes })?;
+        process.log(&mut thread, &registers, LogEvent::Ends { writes })?;
         process.recorder.thread_ended(tid, name, 0, None)?;
         let Thread { translated, .. } = thread;
         process.engine.recycle_area(translated.area, translated.busy);

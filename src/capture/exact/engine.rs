@@ -26,7 +26,7 @@ use crate::capture::{Backend, Error, Report};
 use crate::common::{Pid, Tid};
 use crate::engine::{EndedRun, Phase, RunEnd, RunLimit, RunOutcome, SignalStop};
 use crate::recording::Exit;
-use crate::recording::log::Happening;
+use crate::recording::log::LogEvent;
 use crate::tracee::{self, PtraceEvent, Stop, Tracee, pending_stop, wait_for, wait_interruptibly};
 use crate::translate::Hook;
 use std::collections::{BTreeMap, BTreeSet};
@@ -469,7 +469,7 @@ impl ExactRecorder {
         if let Some(mut process) = self.process.take() {
             if !self.has_program_ended {
                 let tid = self.holder;
-                process.log_without_ticks(tid, Happening::Finish { place: None })?;
+                process.log_without_ticks(tid, LogEvent::Finish { place: None })?;
             }
             self.completed = Some(process.complete(exit)?);
         }

@@ -20,7 +20,7 @@ use crate::capture::Error;
 use crate::capture::restart::{registers_outside_call, will_restart_call};
 use crate::common::{AddrRange, Tid};
 use crate::insn::{Registers, may_write, reads, writes};
-use crate::recording::log::{Bytes, Happening};
+use crate::recording::log::{Bytes, LogEvent};
 use crate::sideband::Mapping;
 use crate::syscalls::Call;
 use crate::tracee::call_numbers::FUTEX;
@@ -161,7 +161,7 @@ impl Process {
                 continue;
             }
             self.logged_foreign.push(range);
-            self.log_without_ticks(thread.tid(), Happening::Foreign { range })?;
+            self.log_without_ticks(thread.tid(), LogEvent::Foreign { range })?;
         }
         Ok(())
     }
@@ -282,7 +282,7 @@ impl Process {
         }
         let (place, registers) = (log_place_of(before), Box::new(after.into()));
         self.note_access();
-        self.log(thread, before, Happening::Accesses { place, registers, extended, writes })
+        self.log(thread, before, LogEvent::Accesses { place, registers, extended, writes })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::capture::Error;
 use crate::common::{Addr, Tid};
 use crate::engine::{Stepped, vsyscall_at};
 use crate::insn::{ExecMode, Registers, decode, writes};
-use crate::recording::log::Happening;
+use crate::recording::log::LogEvent;
 use crate::translate::{Effects, Hook, is_tick};
 
 impl ExactRecorder {
@@ -114,7 +114,7 @@ impl Process {
         let state = if changes_more { Some(state_of(thread.tracee(), &after)?) } else { None };
         let extended = state.map(|state| state.extended);
         let registers = Box::new(after.into());
-        self.log(thread, before, Happening::Executes { registers, extended, writes })
+        self.log(thread, before, LogEvent::Executes { registers, extended, writes })
     }
 }
 

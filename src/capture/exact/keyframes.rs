@@ -21,7 +21,7 @@ use crate::common::{AddrRange, Tid};
 use crate::engine::Place;
 use crate::insn::Registers;
 use crate::recording::KeyframeWriter;
-use crate::recording::log::{Bytes, Entry, Happening, Place as LogPlace, ThreadState};
+use crate::recording::log::{Bytes, Entry, LogEvent, PlaceInTick, ThreadState};
 use crate::sideband::Mapping;
 use crate::tracee::{PageMap, SiginfoBytes, Tracee, auxv};
 use nix::sys::statvfs::statvfs;
@@ -131,7 +131,7 @@ impl ExactRecorder {
         holder.tracee().registers()?;
         // A replay from a keyframe needs the log up to it.
         process.recorder.flush()?;
-        append(&mut file, self.holder, Happening::Finish { place: None });
+        append(&mut file, self.holder, LogEvent::Finish { place: None });
         self.keyframes.writing = Some(KeyframeInProgress { entry, at, file: file.finish() });
         Ok(Some(entry))
     }
@@ -184,7 +184,7 @@ impl ExactRecorder {
         process.write_keyframe(&mut file, last, &threads, dumped)?;
         // If the process was killed, neither keyframe nor final state has all of its memory.
         Tracee(last).registers()?;
-        append(&mut file, last, Happening::Finish { place: None });
+        append(&mut file, last, LogEvent::Finish { place: None });
         file.finish().wait()?;
         Ok(())
     }
@@ -238,31 +238,30 @@ impl Process {
         let auxv = auxv(self.pid());
         let auxv = if self.was_running { auxv } else { without_vdso(auxv) };
         let is_stored = |mapping: &Mapping| !is_in_final_state(mapping, dumped);
-        self.write_state(executes.state.clone(), auxv, &is_stored, &mut |_, happening| {
-            append(file, first, happening);
+        self.write_state(executes.state.clone(), auxv, &is_stored, &mut |_, event| {
+            append(file, first, event);
             Ok(())
         })?;
         if !dumped.is_empty() {
-            append(file, first, Happening::FinalMemory);
+            append(file, first, LogEvent::FinalMemory);
         }
         for StoredThread { tid, state, siginfo, call } in threads {
             if *tid != first {
                 let state = Box::new(state.clone());
-                append(file, *tid, Happening::Born { state, writes: Vec::new() });
+                append(file, *tid, LogEvent::Born { state, writes: Vec::new() });
             }
             if let Some(info) = siginfo {
-                let place = LogPlace { ip: 0.into(), rcx: 0 };
+                let place = PlaceInTick { ip: 0.into(), rcx: 0 };
                 let siginfo = Bytes(info.to_vec());
-                let signal =
-                    Happening::Signal { place, siginfo, handler: None, writes: Vec::new() };
+                let signal = LogEvent::Signal { place, siginfo, handler: None, writes: Vec::new() };
                 append(file, *tid, signal);
             }
             if let Some(number) = *call {
-                append(file, *tid, Happening::Enters { number });
+                append(file, *tid, LogEvent::Enters { number });
             }
         }
         for range in &self.logged_foreign {
-            append(file, first, Happening::Foreign { range: *range });
+            append(file, first, LogEvent::Foreign { range: *range });
         }
         Ok(())
     }
@@ -324,8 +323,8 @@ fn state_now(thread: &Thread) -> Result<ThreadState, Error> {
 }
 
 /// Appends an entry without ticks to a keyframe.
-fn append(file: &mut KeyframeWriter, tid: Tid, happening: Happening) {
-    file.append(&Entry { tid, ticks: 0, check: 0, happening });
+fn append(file: &mut KeyframeWriter, tid: Tid, event: LogEvent) {
+    file.append(&Entry { tid, ticks: 0, check: 0, event });
 }
 
 /// Returns the free space on the disk of a directory, in bytes; 0 if it is unknown.

@@ -15,7 +15,7 @@ use crate::common::{Addr, Tid};
 use crate::engine::{LoggedCalls, MadeCall, Running};
 use crate::insn::Registers;
 use crate::recording::log::{
-    CallEntry, DeferredEntries, Done, Entry, Happening, LogSink, check_of,
+    CallEffects, CallEntry, DeferredEntries, Entry, LogEvent, LogSink, check_of,
 };
 use crate::translate::Counter;
 
@@ -83,8 +83,8 @@ impl Process {
         let ranges = ranges_of(call.begin(&memory).end(made.result, &memory));
         let mut writes = contents(&self.engine, ranges);
         writes.extend(self.note_file_effects(thread, &call, made.result, 0)?);
-        let done = Done { result: made.result, writes, maps: Vec::new(), state: None };
-        self.log(thread, &made.registers, Happening::Call { number: call.number, done })
+        let effects = CallEffects { result: made.result, writes, maps: Vec::new(), state: None };
+        self.log(thread, &made.registers, LogEvent::Call { number: call.number, effects })
     }
 }
 
@@ -92,8 +92,8 @@ impl Process {
 fn append_call(log: &mut LogSink, tid: Tid, ticks: u64, call: &MadeCall<'_>) {
     let check = check_of(&call.registers);
     if let Some(counter) = call.counter {
-        let happening = counter_read(call, counter);
-        return log.entry(&Entry { tid, ticks, check, happening });
+        let event = counter_read(call, counter);
+        return log.entry(&Entry { tid, ticks, check, event });
     }
     let number = call_of(&call.registers).number;
     let (result, written) = (call.result, call.written);
@@ -101,7 +101,7 @@ fn append_call(log: &mut LogSink, tid: Tid, ticks: u64, call: &MadeCall<'_>) {
 }
 
 /// Returns the event of an instruction in the code cache that read the time-stamp counter.
-fn counter_read(call: &MadeCall<'_>, counter: Counter) -> Happening {
+fn counter_read(call: &MadeCall<'_>, counter: Counter) -> LogEvent {
     let before = call.registers;
     let time = call.result.cast_unsigned();
     let rcx = match counter {
@@ -110,5 +110,5 @@ fn counter_read(call: &MadeCall<'_>, counter: Counter) -> Happening {
     };
     let rip = before.rip + counter.insn().len() as u64;
     let after = Registers { rip, rax: time & u64::from(u32::MAX), rdx: time >> 32, rcx, ..before };
-    Happening::Executes { registers: Box::new(after.into()), extended: None, writes: Vec::new() }
+    LogEvent::Executes { registers: Box::new(after.into()), extended: None, writes: Vec::new() }
 }

@@ -11,7 +11,7 @@ use crate::capture::space::{Changes, MappingRecorder};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::TranslatedProcess;
 use crate::insn::Registers;
-use crate::recording::log::{Bytes, Entry, Happening, Place, ThreadState, check_of};
+use crate::recording::log::{Bytes, Entry, LogEvent, PlaceInTick, ThreadState, check_of};
 use crate::recording::{CodeCache, Exit, Manifest};
 use crate::tracee::Tracee;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ pub(super) struct Process {
     pub(super) next_foreign_check: Instant,
     /// The earliest time of that look, whatever asks for it: looks may take long.
     pub(super) foreign_check_not_before: Instant,
-    /// The ranges that the log says are foreign memory (`Happening::Foreign`).
+    /// The ranges that the log says are foreign memory (`LogEvent::Foreign`).
     pub(super) logged_foreign: Vec<AddrRange>,
     /// When to check if foreign memory can be taken back.
     pub(super) reclaim_timer: ReclaimTimer,
@@ -74,22 +74,18 @@ impl Process {
         &mut self,
         thread: &mut Thread,
         registers: &Registers,
-        happening: Happening,
+        event: LogEvent,
     ) -> Result<(), Error> {
         let ticks = std::mem::take(&mut thread.ticks);
         let check = check_of(registers);
-        let entry = Entry { tid: thread.tid(), ticks, check, happening };
+        let entry = Entry { tid: thread.tid(), ticks, check, event };
         Ok(self.recorder.log(&entry)?)
     }
 
     /// Logs an event without ticks or a check of registers: of no thread in particular, or of one
     /// that has not executed anything. The ticks of the thread stay for its next entry.
-    pub(super) fn log_without_ticks(
-        &mut self,
-        tid: Tid,
-        happening: Happening,
-    ) -> Result<(), Error> {
-        Ok(self.recorder.log(&Entry { tid, ticks: 0, check: 0, happening })?)
+    pub(super) fn log_without_ticks(&mut self, tid: Tid, event: LogEvent) -> Result<(), Error> {
+        Ok(self.recorder.log(&Entry { tid, ticks: 0, check: 0, event })?)
     }
 
     /// Reads all mappings again, and records their changes in the sideband, as events of the thread
@@ -156,6 +152,6 @@ pub(super) fn extended_of(tracee: Tracee) -> Result<Bytes, Error> {
 }
 
 /// Returns the place of a thread with these registers, as entries of the log have it.
-pub(super) fn log_place_of(registers: &Registers) -> Place {
-    Place { ip: registers.rip.into(), rcx: registers.rcx }
+pub(super) fn log_place_of(registers: &Registers) -> PlaceInTick {
+    PlaceInTick { ip: registers.rip.into(), rcx: registers.rcx }
 }

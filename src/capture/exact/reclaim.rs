@@ -10,7 +10,7 @@ use super::process::{Process, log_place_of};
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::common::{AddrRange, Tid};
-use crate::recording::log::{Happening, Write};
+use crate::recording::log::{LogEvent, Write};
 use crate::sideband::Mapping;
 use std::time::Instant;
 
@@ -78,7 +78,7 @@ impl Process {
         }
         for writes in pieces {
             let place = log_place_of(&before);
-            self.log(thread, &before, Happening::Changed { place, state: None, writes })?;
+            self.log(thread, &before, LogEvent::Changed { place, state: None, writes })?;
         }
         Ok(())
     }

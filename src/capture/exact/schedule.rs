@@ -8,7 +8,7 @@ use super::thread::{Activity, Thread};
 use crate::capture::Error;
 use crate::common::{Addr, Tid};
 use crate::engine::Place;
-use crate::recording::log::{Bytes, Happening, Write};
+use crate::recording::log::{Bytes, LogEvent, Write};
 use crate::syscalls::FUTEX_WAITERS;
 use crate::tracee::{Stop, wait_any};
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ impl ExactRecorder {
             if other != tid && !std::mem::replace(&mut current.is_logged, true) {
                 let (number, registers) = (current.call.number, current.registers);
                 locks.extend(current.call.pi_lock().map(|lock| (other, lock)));
-                process.log(thread, &registers, Happening::Enters { number })?;
+                process.log(thread, &registers, LogEvent::Enters { number })?;
             }
         }
         for (other, lock) in locks {
@@ -119,7 +119,7 @@ impl ExactRecorder {
                 let place = log_place_of(&current.registers);
                 let before = current.registers;
                 let writes = vec![Write { addr: lock, bytes: Bytes(word.to_vec()) }];
-                let marked = Happening::Changed { place, state: None, writes };
+                let marked = LogEvent::Changed { place, state: None, writes };
                 return process.log(thread, &before, marked);
             }
             if begun.elapsed() > LOCK_PERIOD {
@@ -159,7 +159,7 @@ impl ExactRecorder {
             && let Ok(registers) = thread.tracee().registers()
         {
             let place = log_place_of(&registers);
-            process.log(thread, &registers, Happening::Switch { place })?;
+            process.log(thread, &registers, LogEvent::Switch { place })?;
         }
         Ok(())
     }

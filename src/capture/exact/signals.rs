@@ -12,7 +12,7 @@ use crate::capture::delivery::keeps_thread_in_place;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::engine::{Phase, SignalStop};
 use crate::insn::Registers;
-use crate::recording::log::{Bytes, Happening, Write};
+use crate::recording::log::{Bytes, LogEvent, Write};
 use crate::sideband::Event;
 use crate::tracee::{SiginfoBytes, Stop, dispositions, siginfo, wait_for};
 
@@ -150,7 +150,7 @@ impl Process {
             // It is fatal.
             thread.killed_at = Some(*before);
             let writes = call_writes(self, thread);
-            self.log(thread, before, Happening::Signal { place, siginfo, handler: None, writes })?;
+            self.log(thread, before, LogEvent::Signal { place, siginfo, handler: None, writes })?;
             tracee.resume(signal)?;
             return Ok(Delivery::Other(wait_for(thread.tid())?));
         }
@@ -169,7 +169,7 @@ impl Process {
         let mut writes = call_writes(self, thread);
         writes.extend(contents(&self.engine, [self.frame_at(&registers)]));
         let handler = Some(Box::new(state_of(tracee, &registers)?));
-        self.log(thread, before, Happening::Signal { place, siginfo, handler, writes })?;
+        self.log(thread, before, LogEvent::Signal { place, siginfo, handler, writes })?;
         Ok(Delivery::InHandler)
     }
 

@@ -12,7 +12,7 @@ use crate::capture::unrecordable::reason_to_leave;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::engine::make_vsyscall;
 use crate::insn::{MAX_INSN_BYTES, Registers};
-use crate::recording::log::Happening;
+use crate::recording::log::LogEvent;
 use crate::sideband::Mapping;
 use crate::syscalls::{Call, Model, Property};
 use crate::tracee::Rseq;
@@ -294,7 +294,7 @@ impl Process {
             [before.rdi, before.rsi].map(|at| AddrRange::sized(Addr(at), VSYSCALL_REACH_BYTES));
         let writes = super::effects::contents(&self.engine, reach);
         let registers = Box::new(after.into());
-        self.log(thread, before, Happening::Executes { registers, extended: None, writes })?;
+        self.log(thread, before, LogEvent::Executes { registers, extended: None, writes })?;
         Ok(true)
     }
 }

@@ -15,7 +15,7 @@ use crate::capture::space::MappingRecorder;
 use crate::capture::{Error, Report};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{CodeKind, Gate, Patch, Place, TranslatedProcess, TranslatedThread};
-use crate::recording::log::{Bytes, Content, Happening, Mapped, Start, ThreadState};
+use crate::recording::log::{Bytes, Content, LogEvent, Mapped, Start, ThreadState};
 use crate::sideband::{Event, Mapping};
 use crate::tracee::call_numbers::{BRK, EXECVE, EXECVEAT, MUNMAP};
 use crate::tracee::{
@@ -113,7 +113,7 @@ impl ExactRecorder {
         if let Some(clause) = why_not {
             let mut process = Process { recorder, notes, ..process };
             process.add_user_note(format!("process {tid} {clause}, and is recorded up to there"));
-            process.log_without_ticks(tid, Happening::Finish { place: None })?;
+            process.log_without_ticks(tid, LogEvent::Finish { place: None })?;
             self.process = Some(process);
             self.has_program_ended = true;
             self.unrecorded.insert(tid);
@@ -204,8 +204,8 @@ impl Process {
         let gadget = self.engine.gadget();
         self.heap_end = tracee.inject(gadget, BRK, [0; 6])?.cast_unsigned();
         let state = state_of(tracee, &tracee.registers()?)?;
-        self.write_state(state, auxv, &|_| true, &mut |process, happening| {
-            process.log_without_ticks(tid, happening)
+        self.write_state(state, auxv, &|_| true, &mut |process, event| {
+            process.log_without_ticks(tid, event)
         })?;
         // From now on, the log can be replayed even if the recorder is killed.
         Ok(self.recorder.flush()?)
@@ -220,7 +220,7 @@ impl Process {
         state: ThreadState,
         auxv: Vec<u8>,
         is_stored: &dyn Fn(&Mapping) -> bool,
-        write: &mut dyn FnMut(&mut Self, Happening) -> Result<(), Error>,
+        write: &mut dyn FnMut(&mut Self, LogEvent) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mapped: Vec<Mapping> = self.engine.space.mappings().cloned().collect();
         let is_kernels = |m: &Mapping| m.name == "[vsyscall]" || m.name.starts_with("[vvar");
@@ -234,7 +234,7 @@ impl Process {
             state,
             mappings: mappings?,
         };
-        write(self, Happening::Start(Box::new(start)))?;
+        write(self, LogEvent::Start(Box::new(start)))?;
         let pages = PageMap::open(self.pid());
         // The contents of shared mappings are stored with `Start`.
         let private = mapped.into_iter().filter(|mapping| !mapping.protection.shared);
@@ -242,7 +242,7 @@ impl Process {
             for range in self.pages_to_store(mapping, pages.as_ref()) {
                 for piece in pieces_of(range) {
                     for content in contents(&self.engine, [piece]) {
-                        write(self, Happening::Memory(content))?;
+                        write(self, LogEvent::Memory(content))?;
                     }
                 }
             }

@@ -47,7 +47,7 @@ pub(super) struct CurrentCall {
     /// The extended state before the call, if the call may block while others run: it cannot be
     /// read in the call.
     pub(super) extended: Option<Bytes>,
-    /// True once the log has an entry of the call's beginning (`Happening::Enters`): other threads
+    /// True once the log has an entry of the call's beginning (`LogEvent::Enters`): other threads
     /// may run before it is done.
     pub(super) is_logged: bool,
     /// The SIGSYS by which a filter of the program answered the call (seccomp(2)).

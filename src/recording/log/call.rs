@@ -4,7 +4,7 @@
 use crate::common::{Addr, Tid};
 
 /// A system call that changed no mappings, and no registers but those that every call changes: the
-/// entry of a [`super::Happening::Call`].
+/// entry of a [`super::LogEvent::Call`].
 #[derive(Clone, Copy, Debug)]
 pub struct CallEntry<'a> {
     /// The thread that made the call.
@@ -22,7 +22,7 @@ pub struct CallEntry<'a> {
     pub written: (Addr, &'a [u8]),
 }
 
-/// The number of [`super::Happening::Call`] among the events.
+/// The number of [`super::LogEvent::Call`] among the events.
 const CALL: u64 = 2;
 /// The maximum size of an encoded entry before its bytes: nine numbers of ten bytes.
 const LARGEST_HEAD_BYTES: usize = 90;
@@ -88,9 +88,9 @@ mod tests {
             CallEntry { tid, ticks, check, number, result, written }.encode(&mut encoded);
             let write = || log::Write { addr: written.0, bytes: Bytes(bytes.to_vec()) };
             let writes = if bytes.is_empty() { Vec::new() } else { vec![write()] };
-            let done = log::Done { result, writes, maps: Vec::new(), state: None };
-            let happening = log::Happening::Call { number, done };
-            let entry = log::Entry { tid, ticks, check, happening };
+            let effects = log::CallEffects { result, writes, maps: Vec::new(), state: None };
+            let event = log::LogEvent::Call { number, effects };
+            let entry = log::Entry { tid, ticks, check, event };
             let mut expected = Vec::new();
             encode_entry(&entry, &mut expected);
             assert_eq!(encoded, expected);

@@ -23,16 +23,16 @@ pub struct Entry {
     /// The hash of the thread's registers at the event ([`check_of`]).
     pub check: u32,
     /// The event.
-    pub happening: Happening,
+    pub event: LogEvent,
 }
 
 /// An event of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Happening {
+pub enum LogEvent {
     /// The thread's process executed a program, or the recording of a running one begins: memory
-    /// and threads are new. Their state follows, as [`Happening::Memory`] and [`Happening::Born`].
+    /// and threads are new. Their state follows, as [`LogEvent::Memory`] and [`LogEvent::Born`].
     Start(Box<Start>),
-    /// Memory of the program that begins, after [`Happening::Start`]. No instruction is executed
+    /// Memory of the program that begins, after [`LogEvent::Start`]. No instruction is executed
     /// before the last of these.
     Memory(Write),
     /// The thread made the system call at its position. No other thread executed anything during
@@ -41,7 +41,7 @@ pub enum Happening {
         /// The call's number.
         number: u64,
         /// The effects of the call.
-        done: Done,
+        effects: CallEffects,
     },
     /// The thread entered the system call at its position, which did not return at once.
     Enters {
@@ -51,7 +51,7 @@ pub enum Happening {
     /// The system call that the thread had entered returned.
     Returns {
         /// The effects of the call.
-        done: Done,
+        effects: CallEffects,
     },
     /// The thread executed the instruction at its position, whose result does not follow from its
     /// state.
@@ -66,7 +66,7 @@ pub enum Happening {
     /// The thread received a signal.
     Signal {
         /// The thread's place at the signal.
-        place: Place,
+        place: PlaceInTick,
         /// The signal's `siginfo_t`.
         siginfo: Bytes,
         /// The thread's state at the beginning of the handler; `None` if no handler ran and the
@@ -78,10 +78,10 @@ pub enum Happening {
     /// The thread stopped, and another thread executes next.
     Switch {
         /// The place where the thread stopped.
-        place: Place,
+        place: PlaceInTick,
     },
     /// The thread was created, by a call that another thread made just before. After
-    /// [`Happening::Start`] and its memory: the thread existed when the recording began.
+    /// [`LogEvent::Start`] and its memory: the thread existed when the recording began.
     Born {
         /// The thread's first state.
         state: Box<ThreadState>,
@@ -97,14 +97,14 @@ pub enum Happening {
     Finish {
         /// The thread's place; `None` if it is not known how far the thread executed after its last
         /// entry.
-        place: Option<Place>,
+        place: Option<PlaceInTick>,
     },
     /// A debugger changed the thread's registers or memory, or the kernel wrote memory as the
     /// thread began to wait in a call. If the thread has a new state, the system call that it was
     /// in is not made.
     Changed {
         /// The thread's place at the change.
-        place: Place,
+        place: PlaceInTick,
         /// The thread's new state; `None` if it did not change.
         state: Option<Box<ThreadState>>,
         /// The memory that the debugger or the kernel wrote.
@@ -117,10 +117,10 @@ pub enum Happening {
         range: AddrRange,
     },
     /// The thread executed the instruction at its place, which accessed memory that processes
-    /// outside the recording may write ([`Happening::Foreign`]).
+    /// outside the recording may write ([`LogEvent::Foreign`]).
     Accesses {
         /// The thread's place before the instruction.
-        place: Place,
+        place: PlaceInTick,
         /// The thread's general registers after the instruction.
         registers: Box<Words>,
         /// The thread's extended state after the instruction, if that changed it.
@@ -129,13 +129,13 @@ pub enum Happening {
         writes: Vec<Write>,
     },
     /// Only in a keyframe at the end of the run: private mappings whose first contents are zeros
-    /// have their bytes from the final state (the core file). [`Happening::Memory`] before this has
+    /// have their bytes from the final state (the core file). [`LogEvent::Memory`] before this has
     /// the bytes that the final state lacks.
     FinalMemory,
 }
 
-impl Happening {
-    /// Returns true if this may be among the events right after [`Happening::Start`], which give
+impl LogEvent {
+    /// Returns true if this may be among the events right after [`LogEvent::Start`], which give
     /// the first state of a program: its memory or another of its threads.
     pub fn may_follow_start(&self) -> bool {
         matches!(self, Self::Memory(_) | Self::Born { .. })
@@ -146,7 +146,7 @@ impl Happening {
     pub fn writes(&self) -> &[Write] {
         match self {
             Self::Memory(write) => std::slice::from_ref(write),
-            Self::Call { done, .. } | Self::Returns { done } => &done.writes,
+            Self::Call { effects, .. } | Self::Returns { effects } => &effects.writes,
             Self::Executes { writes, .. }
             | Self::Signal { writes, .. }
             | Self::Born { writes, .. }
@@ -164,7 +164,7 @@ impl Happening {
 
     /// Returns true if this may be among the events after the memory of a keyframe, which give the
     /// rest of its state: the threads, the calls and signals that they are in, foreign memory, or
-    /// [`Happening::FinalMemory`].
+    /// [`LogEvent::FinalMemory`].
     pub fn may_follow_keyframe(&self) -> bool {
         match self {
             Self::Signal { handler: None, writes, .. } => writes.is_empty(),
@@ -178,7 +178,7 @@ impl Happening {
 
 /// The effects of a completed system call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Done {
+pub struct CallEffects {
     /// RAX after the call.
     pub result: i64,
     /// The memory that the kernel wrote.
@@ -250,7 +250,7 @@ impl From<Words> for Registers {
 /// The exact instruction of a thread at an event that none of its instructions caused: within a
 /// tick, [`Entry::ticks`] does not determine it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct PlaceInTick {
     /// The thread's instruction pointer. Within a tick, no address occurs twice.
     pub ip: Addr,
     /// The thread's RCX: within a REP instruction, the number of iterations left.

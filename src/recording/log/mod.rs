@@ -28,8 +28,8 @@ pub use call::CallEntry;
 pub use encode::encode;
 pub(super) use encode::{CHUNK_BYTES, encode_entry, framed};
 pub use entry::{
-    Content, Done, Entry, Happening, MapChange, Mapped, Place, Shared, Start, ThreadState, Words,
-    Write, after_call, check_of,
+    CallEffects, Content, Entry, LogEvent, MapChange, Mapped, PlaceInTick, Shared, Start,
+    ThreadState, Words, Write, after_call, check_of,
 };
 pub(super) use parts::LogParts;
 pub(super) use read::BrokenPart;

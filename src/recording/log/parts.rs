@@ -127,13 +127,13 @@ impl LogParts {
 #[cfg(test)]
 mod tests {
     use super::super::super::mapped::Mapped;
-    use super::super::{Happening, Log, Place};
+    use super::super::{Log, LogEvent, PlaceInTick};
     use super::*;
     use crate::common::{Addr, Tid};
 
     fn entry(ticks: u64) -> Entry {
-        let place = Place { ip: Addr(0x1000), rcx: 0 };
-        Entry { tid: Tid(1), ticks, check: 7, happening: Happening::Switch { place } }
+        let place = PlaceInTick { ip: Addr(0x1000), rcx: 0 };
+        Entry { tid: Tid(1), ticks, check: 7, event: LogEvent::Switch { place } }
     }
 
     fn open(dir: &Path, first: u64, names: &[&str]) -> Log {

@@ -77,14 +77,14 @@ fn map_change() -> impl Strategy<Value = MapChange> {
     ]
 }
 
-fn done() -> impl Strategy<Value = Done> {
+fn effects() -> impl Strategy<Value = CallEffects> {
     let state = option::of(state().prop_map(Box::new));
     (any::<i64>(), writes(), vec(map_change(), 0..4), state)
-        .prop_map(|(result, writes, maps, state)| Done { result, writes, maps, state })
+        .prop_map(|(result, writes, maps, state)| CallEffects { result, writes, maps, state })
 }
 
-fn move_to_cpu() -> impl Strategy<Value = Place> {
-    any::<(u64, u64)>().prop_map(|(ip, rcx)| Place { ip: Addr(ip), rcx })
+fn move_to_cpu() -> impl Strategy<Value = PlaceInTick> {
+    any::<(u64, u64)>().prop_map(|(ip, rcx)| PlaceInTick { ip: Addr(ip), rcx })
 }
 
 fn start() -> impl Strategy<Value = Start> {
@@ -99,47 +99,47 @@ fn start() -> impl Strategy<Value = Start> {
     )
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn event() -> impl Strategy<Value = LogEvent> {
     let signal = (move_to_cpu(), bytes(), option::of(state().prop_map(Box::new)), writes());
     let executes = (words(), option::of(bytes()), writes());
     prop_oneof![
-        start().prop_map(|start| Happening::Start(Box::new(start))),
-        write().prop_map(Happening::Memory),
-        (any::<u64>(), done()).prop_map(|(number, done)| Happening::Call { number, done }),
-        any::<u64>().prop_map(|number| Happening::Enters { number }),
-        done().prop_map(|done| Happening::Returns { done }),
-        executes.prop_map(|(registers, extended, writes)| Happening::Executes {
+        start().prop_map(|start| LogEvent::Start(Box::new(start))),
+        write().prop_map(LogEvent::Memory),
+        (any::<u64>(), effects()).prop_map(|(number, effects)| LogEvent::Call { number, effects }),
+        any::<u64>().prop_map(|number| LogEvent::Enters { number }),
+        effects().prop_map(|effects| LogEvent::Returns { effects }),
+        executes.prop_map(|(registers, extended, writes)| LogEvent::Executes {
             registers: Box::new(registers),
             extended,
             writes,
         }),
-        signal.prop_map(|(place, siginfo, handler, writes)| Happening::Signal {
+        signal.prop_map(|(place, siginfo, handler, writes)| LogEvent::Signal {
             place,
             siginfo,
             handler,
             writes,
         }),
-        move_to_cpu().prop_map(|place| Happening::Switch { place }),
+        move_to_cpu().prop_map(|place| LogEvent::Switch { place }),
         (state(), writes())
-            .prop_map(|(state, writes)| Happening::Born { state: Box::new(state), writes }),
-        writes().prop_map(|writes| Happening::Ends { writes }),
-        option::of(move_to_cpu()).prop_map(|place| Happening::Finish { place }),
+            .prop_map(|(state, writes)| LogEvent::Born { state: Box::new(state), writes }),
+        writes().prop_map(|writes| LogEvent::Ends { writes }),
+        option::of(move_to_cpu()).prop_map(|place| LogEvent::Finish { place }),
         (move_to_cpu(), option::of(state().prop_map(Box::new)), writes())
-            .prop_map(|(place, state, writes)| Happening::Changed { place, state, writes }),
-        range().prop_map(|range| Happening::Foreign { range }),
-        Just(Happening::FinalMemory),
+            .prop_map(|(place, state, writes)| LogEvent::Changed { place, state, writes }),
+        range().prop_map(|range| LogEvent::Foreign { range }),
+        Just(LogEvent::FinalMemory),
         (move_to_cpu(), words(), option::of(bytes()), writes()).prop_map(
             |(place, registers, extended, writes)| {
                 let registers = Box::new(registers);
-                Happening::Accesses { place, registers, extended, writes }
+                LogEvent::Accesses { place, registers, extended, writes }
             }
         ),
     ]
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
-    (any::<i32>(), any::<u64>(), any::<u32>(), happening())
-        .prop_map(|(tid, ticks, check, happening)| Entry { tid: Tid(tid), ticks, check, happening })
+    (any::<i32>(), any::<u64>(), any::<u32>(), event())
+        .prop_map(|(tid, ticks, check, event)| Entry { tid: Tid(tid), ticks, check, event })
 }
 
 /// Reads entries up to the end, or to the first that cannot be read.
@@ -172,14 +172,14 @@ fn chunk_of(entries: &[u8]) -> Vec<u8> {
 }
 
 fn switch(ticks: u64) -> Entry {
-    let place = Place { ip: Addr(0x1000), rcx: 0 };
-    Entry { tid: Tid(1), ticks, check: 7, happening: Happening::Switch { place } }
+    let place = PlaceInTick { ip: Addr(0x1000), rcx: 0 };
+    Entry { tid: Tid(1), ticks, check: 7, event: LogEvent::Switch { place } }
 }
 
 fn call_that_writes(bytes: Vec<u8>) -> Entry {
     let writes = vec![Write { addr: Addr(0x1000), bytes: Bytes(bytes) }];
-    let done = Done { result: 0, writes, maps: Vec::new(), state: None };
-    Entry { tid: Tid(1), ticks: 1, check: 7, happening: Happening::Call { number: 0, done } }
+    let effects = CallEffects { result: 0, writes, maps: Vec::new(), state: None };
+    Entry { tid: Tid(1), ticks: 1, check: 7, event: LogEvent::Call { number: 0, effects } }
 }
 
 /// Returns bytes that cannot be compressed.
@@ -310,9 +310,9 @@ fn lengths_that_are_lies_are_refused_without_their_memory() {
 
 #[test]
 fn tags_that_no_entry_has_are_refused() {
-    for happening in 15..0x80 {
-        let (found, error) = read(chunk_of(&[2, 0, 0, happening, 0, 0, 0, 0]));
-        assert!(found.is_empty() && error.is_some(), "{happening}");
+    for event in 15..0x80 {
+        let (found, error) = read(chunk_of(&[2, 0, 0, event, 0, 0, 0, 0]));
+        assert!(found.is_empty() && error.is_some(), "{event}");
     }
     // Payloads of unknown kinds.
     for kind in 3..=u8::MAX {

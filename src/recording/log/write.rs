@@ -185,14 +185,14 @@ impl LogFile {
 #[cfg(test)]
 mod tests {
     use super::super::super::mapped::Mapped;
-    use super::super::{CallEntry, Happening, Log, Place};
+    use super::super::{CallEntry, Log, LogEvent, PlaceInTick};
     use super::*;
     use crate::common::{Addr, Tid};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn entry(ticks: u64) -> Entry {
-        let place = Place { ip: Addr(0x1000), rcx: 0 };
-        Entry { tid: Tid(1), ticks, check: 7, happening: Happening::Switch { place } }
+        let place = PlaceInTick { ip: Addr(0x1000), rcx: 0 };
+        Entry { tid: Tid(1), ticks, check: 7, event: LogEvent::Switch { place } }
     }
 
     fn later(first: u64, count: u64) -> DeferredEntries {

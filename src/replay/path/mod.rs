@@ -19,7 +19,7 @@ use crate::common::{Addr, Tid};
 use crate::encode::InlineTracer;
 use crate::engine::{CodeKind, Rerun, RerunEnd, RerunLimit, vsyscall_at};
 use crate::insn::{Insn, Registers};
-use crate::recording::log::{Entry, Happening, MapChange, Place};
+use crate::recording::log::{Entry, LogEvent, MapChange, PlaceInTick};
 use crate::recording::{PathPlace, Reader};
 use crate::sideband::Event;
 use crate::translate::Bound;
@@ -79,7 +79,7 @@ impl PathWriter {
         }
         let start = self.replay.outline.starts.get(self.replay.number);
         let entry = start.and_then(|start| start.cursor().read().transpose()).transpose()?;
-        if let Some(Happening::Start(start)) = entry.map(|entry| entry.happening) {
+        if let Some(LogEvent::Start(start)) = entry.map(|entry| entry.event) {
             self.written.note_files(&start.mappings);
         }
         self.write_mappings(tid)?;
@@ -182,7 +182,7 @@ impl PathWriter {
     }
 
     /// Runs the loaded thread to a place before its next tick, and writes its path.
-    fn walk_to(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
+    fn walk_to(&mut self, tid: Tid, place: PlaceInTick) -> Result<(), Error> {
         let ticks = self.replay.ticks;
         while self.replay.ip()? != place.ip {
             if self.replay.ticks != ticks || self.replay.hook_here()?.is_some() {
@@ -258,12 +258,12 @@ impl PathWriter {
         }
         let ip = self.replay.ip()?;
         let now = self.now();
-        match entry.happening {
-            Happening::Call { .. }
-            | Happening::Enters { .. }
-            | Happening::Ends { .. }
-            | Happening::Executes { .. }
-            | Happening::Accesses { .. } => {
+        match entry.event {
+            LogEvent::Call { .. }
+            | LogEvent::Enters { .. }
+            | LogEvent::Ends { .. }
+            | LogEvent::Executes { .. }
+            | LogEvent::Accesses { .. } => {
                 self.tracer.return_from_kernel(entry.tid, ip.0, now);
                 // There is no code in the vsyscall page.
                 let insn = self.replay.insn_at(ip).filter(|_| vsyscall_at(ip).is_none());
@@ -288,7 +288,7 @@ impl PathWriter {
         before: &Registers,
     ) -> Result<(), Error> {
         let tid = entry.tid;
-        if let Happening::Start(start) = &entry.happening {
+        if let LogEvent::Start(start) = &entry.event {
             self.tracer.new_program();
             self.written.forget_mappings();
             self.event(tid, Event::Exec { path: start.program.clone() })?;
@@ -303,20 +303,22 @@ impl PathWriter {
                 self.tracer.stepped_insn(tid, &insn, next);
             }
         }
-        match &entry.happening {
-            Happening::Born { .. } => {
+        match &entry.event {
+            LogEvent::Born { .. } => {
                 let now = self.now();
                 self.written.thread(now, tid)?;
                 self.tracer.set_creation_time(tid, now);
             }
-            Happening::Ends { .. } => self.event(tid, Event::ThreadExit)?,
-            happening => {
+            LogEvent::Ends { .. } => self.event(tid, Event::ThreadExit)?,
+            event => {
                 let now = self.now();
-                self.written.entry_events(now, tid, happening, before)?;
+                self.written.entry_events(now, tid, event, before)?;
             }
         }
-        let maps = match &entry.happening {
-            Happening::Call { done, .. } | Happening::Returns { done } => done.maps.as_slice(),
+        let maps = match &entry.event {
+            LogEvent::Call { effects, .. } | LogEvent::Returns { effects } => {
+                effects.maps.as_slice()
+            }
             _ => &[],
         };
         if maps.is_empty() {
@@ -356,7 +358,7 @@ impl Replay {
         cursor.skip()?;
         let mut code = Vec::new();
         while let Some(entry) = cursor.read()? {
-            let Happening::Memory(write) = entry.happening else { break };
+            let LogEvent::Memory(write) = entry.event else { break };
             if self.epoch.engine.space.is_executable(write.addr) {
                 code.push((write.addr, write.bytes.0));
             }

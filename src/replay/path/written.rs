@@ -5,7 +5,7 @@ use super::super::error::Error;
 use crate::common::{AddrRange, Tid, Tsc};
 use crate::engine::TranslatedProcess;
 use crate::insn::Registers;
-use crate::recording::log::{Bytes, Content, Done, Happening, Mapped};
+use crate::recording::log::{Bytes, CallEffects, Content, LogEvent, Mapped};
 use crate::recording::{
     BackendName, End, Manifest, PathPlace, Reader, ThreadEntry, TscClock, Writer,
 };
@@ -104,22 +104,22 @@ impl WrittenPath {
         &mut self,
         tsc: u64,
         tid: Tid,
-        happening: &Happening,
+        event: &LogEvent,
         before: &Registers,
     ) -> Result<(), Error> {
         let r = before;
         let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
-        let returned = |done: &Done| Event::SyscallReturn { result: done.result };
-        match happening {
-            Happening::Call { number, done } => {
+        let returned = |effects: &CallEffects| Event::SyscallReturn { result: effects.result };
+        match event {
+            LogEvent::Call { number, effects } => {
                 self.event(tsc, tid, Event::Syscall { number: *number, args })?;
-                self.event(tsc, tid, returned(done))
+                self.event(tsc, tid, returned(effects))
             }
-            Happening::Enters { number } => {
+            LogEvent::Enters { number } => {
                 self.event(tsc, tid, Event::Syscall { number: *number, args })
             }
-            Happening::Returns { done } => self.event(tsc, tid, returned(done)),
-            Happening::Signal { siginfo: Bytes(info), .. } => {
+            LogEvent::Returns { effects } => self.event(tsc, tid, returned(effects)),
+            LogEvent::Signal { siginfo: Bytes(info), .. } => {
                 let info: Option<&SiginfoBytes> = info.first_chunk();
                 info.map_or(Ok(()), |info| self.event(tsc, tid, signal(info)))
             }

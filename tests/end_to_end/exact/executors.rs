@@ -5,7 +5,7 @@ use crate::support::{Random, Scene, contraflow, have, text};
 use contraflow::common::{Addr, Tid};
 use contraflow::insn::Registers;
 use contraflow::recording::Reader;
-use contraflow::recording::log::{Bytes, Cursor, Happening};
+use contraflow::recording::log::{Bytes, Cursor, LogEvent};
 use contraflow::replay::{Goals, MoveEnd, Position, Replay};
 use contraflow::tracee::siginfo;
 use std::cell::RefCell;
@@ -52,14 +52,14 @@ struct Tally {
 }
 
 /// Returns true if an entry comes to a thread before the instruction that it is at, or in a call.
-fn is_beside(happening: &Happening) -> bool {
-    match happening {
-        Happening::Switch { .. }
-        | Happening::Returns { .. }
-        | Happening::Changed { .. }
-        | Happening::Born { .. }
-        | Happening::Finish { .. } => true,
-        Happening::Signal { siginfo: Bytes(info), .. } => {
+fn is_beside(event: &LogEvent) -> bool {
+    match event {
+        LogEvent::Switch { .. }
+        | LogEvent::Returns { .. }
+        | LogEvent::Changed { .. }
+        | LogEvent::Born { .. }
+        | LogEvent::Finish { .. } => true,
+        LogEvent::Signal { siginfo: Bytes(info), .. } => {
             let info = info.first_chunk().expect("it is a siginfo");
             siginfo::fault_address(info).is_none() || siginfo::signal_of(info) == libc::SIGTRAP
         }
@@ -111,7 +111,7 @@ impl<'a> Executors<'a> {
                 while self.log.index() <= at.entry {
                     entry = self.log.read().expect("it is readable");
                 }
-                !is_beside(&entry.expect("it was replayed").happening)
+                !is_beside(&entry.expect("it was replayed").event)
             };
             if let Some(place) = place.filter(|_| is_attempted) {
                 if at.instructions == 0 && number % SAMPLED == 0 {

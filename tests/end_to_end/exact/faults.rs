@@ -3,7 +3,7 @@
 
 use super::{WHOLE, check};
 use crate::support::{Random, Scene, contraflow, have, text};
-use contraflow::recording::log::{Entry, Happening};
+use contraflow::recording::log::{Entry, LogEvent};
 use contraflow::recording::{Reader, Writer};
 use std::fs;
 use std::io::Write;
@@ -43,18 +43,18 @@ fn entries_of(dir: &Path) -> Vec<Entry> {
 
 /// Returns the numbers of entries of which the run depends, after its beginning.
 fn those(entries: &[Entry], are: impl Fn(&Entry) -> bool) -> Vec<usize> {
-    let begun = entries.iter().rposition(|e| matches!(e.happening, Happening::Memory(_))).unwrap();
+    let begun = entries.iter().rposition(|e| matches!(e.event, LogEvent::Memory(_))).unwrap();
     (begun + 1..entries.len() - 1).filter(|number| are(&entries[*number])).collect()
 }
 
 fn is_call(entry: &Entry, wanted: &[u64]) -> bool {
-    matches!(&entry.happening, Happening::Call { number, .. } if wanted.contains(number))
+    matches!(&entry.event, LogEvent::Call { number, .. } if wanted.contains(number))
 }
 
 /// Returns true if a call wrote more than zeros, where zeros were.
 fn writes_something(entry: &Entry) -> bool {
-    let Happening::Call { done, .. } = &entry.happening else { return false };
-    done.writes.iter().any(|write| write.bytes.0.iter().any(|byte| *byte != 0))
+    let LogEvent::Call { effects, .. } = &entry.event else { return false };
+    effects.writes.iter().any(|write| write.bytes.0.iter().any(|byte| *byte != 0))
 }
 
 /// The faults, each by its name and what it does to a log.
@@ -71,32 +71,32 @@ fn a_tick_too_few(entries: &mut Vec<Entry>, random: &mut Random) {
 }
 
 fn an_entry_less(entries: &mut Vec<Entry>, random: &mut Random) {
-    let all = those(entries, |entry| matches!(entry.happening, Happening::Call { .. }));
+    let all = those(entries, |entry| matches!(entry.event, LogEvent::Call { .. }));
     entries.remove(all[random.below(all.len())]);
 }
 
 fn an_entry_twice(entries: &mut Vec<Entry>, random: &mut Random) {
-    let all = those(entries, |entry| matches!(entry.happening, Happening::Call { .. }));
+    let all = those(entries, |entry| matches!(entry.event, LogEvent::Call { .. }));
     let number = all[random.below(all.len())];
     entries.insert(number, entries[number].clone());
 }
 
 fn a_result_that_is_other(entries: &mut Vec<Entry>, random: &mut Random) {
     let all = those(entries, |entry| is_call(entry, &[READ]));
-    let Happening::Call { done, .. } = &mut entries[all[random.below(all.len())]].happening else {
+    let LogEvent::Call { effects, .. } = &mut entries[all[random.below(all.len())]].event else {
         unreachable!("it is a call")
     };
-    done.result -= 1;
+    effects.result -= 1;
 }
 
 fn a_byte_that_is_other(entries: &mut Vec<Entry>, random: &mut Random) {
     // Those of the dynamic linker are overwritten later.
     let all = those(entries, |entry| is_call(entry, &[READ]));
     let number = all[all.len() - 1 - random.below(8)];
-    let Happening::Call { done, .. } = &mut entries[number].happening else {
+    let LogEvent::Call { effects, .. } = &mut entries[number].event else {
         unreachable!("it is a call")
     };
-    let bytes = &mut done.writes[0].bytes.0;
+    let bytes = &mut effects.writes[0].bytes.0;
     let at = random.below(bytes.len());
     bytes[at] ^= 1 << random.below(8);
 }
@@ -105,16 +105,16 @@ fn a_byte_that_is_other(entries: &mut Vec<Entry>, random: &mut Random) {
 fn a_write_less(entries: &mut Vec<Entry>, random: &mut Random) {
     let all = those(entries, |entry| is_call(entry, &[READ, FSTAT]) && writes_something(entry));
     let number = all[all.len() - 1 - random.below(8)];
-    let Happening::Call { done, .. } = &mut entries[number].happening else {
+    let LogEvent::Call { effects, .. } = &mut entries[number].event else {
         unreachable!("it is a call")
     };
-    done.writes.clear();
+    effects.writes.clear();
 }
 
 fn a_switch_elsewhere(entries: &mut Vec<Entry>, random: &mut Random) {
-    let all = those(entries, |entry| matches!(entry.happening, Happening::Switch { .. }));
+    let all = those(entries, |entry| matches!(entry.event, LogEvent::Switch { .. }));
     let number = all[random.below(all.len())];
-    let Happening::Switch { place } = &mut entries[number].happening else {
+    let LogEvent::Switch { place } = &mut entries[number].event else {
         unreachable!("it is a switch")
     };
     place.ip.0 += 1;

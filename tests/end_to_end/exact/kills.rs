@@ -3,7 +3,7 @@
 use super::{PART, WHOLE};
 use crate::support::{Random, Scene, contraflow, have, recordings_in, text};
 use contraflow::recording::Reader;
-use contraflow::recording::log::Happening;
+use contraflow::recording::log::LogEvent;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ fn entries_of(dir: &Path) -> u64 {
     while let Some(entry) = cursor.read().expect("it is readable") {
         last = Some(entry);
     }
-    let is_finished = last.is_some_and(|last| matches!(last.happening, Happening::Finish { .. }));
+    let is_finished = last.is_some_and(|last| matches!(last.event, LogEvent::Finish { .. }));
     cursor.index() - u64::from(is_finished)
 }
 

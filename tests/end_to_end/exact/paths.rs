@@ -5,7 +5,7 @@ use super::record;
 use crate::support::{Scene, contraflow, have, text};
 use contraflow::common::Tid;
 use contraflow::recording::Reader;
-use contraflow::recording::log::Happening;
+use contraflow::recording::log::LogEvent;
 use contraflow::replay::{MoveEnd, Replay};
 use contraflow::timeline::{Options, Timeline};
 use std::collections::BTreeMap;
@@ -17,12 +17,9 @@ const MOMENTS: u64 = 3000;
 
 /// Returns true if an entry executes no instruction of its thread: it comes before the one where that
 /// is, or ends a call whose instruction was executed by the entry of its beginning.
-fn executes_nothing(happening: &Happening) -> bool {
-    use Happening::{Changed, Finish, Returns, Signal, Switch};
-    matches!(
-        happening,
-        Switch { .. } | Signal { .. } | Finish { .. } | Returns { .. } | Changed { .. }
-    )
+fn executes_nothing(event: &LogEvent) -> bool {
+    use LogEvent::{Changed, Finish, Returns, Signal, Switch};
+    matches!(event, Switch { .. } | Signal { .. } | Finish { .. } | Returns { .. } | Changed { .. })
 }
 
 /// Returns the addresses of the last instructions that each thread executes, by single steps.
@@ -42,7 +39,7 @@ fn steps(dir: &Path) -> BTreeMap<Tid, Vec<u64>> {
             while cursor.index() <= at.entry {
                 entry = cursor.read().unwrap();
             }
-            is_executed = !executes_nothing(&entry.as_ref().expect("there is an entry").happening);
+            is_executed = !executes_nothing(&entry.as_ref().expect("there is an entry").event);
         }
         if let (Some(tid), Some(ip), true) = (tid, ip, is_executed) {
             threads.entry(tid).or_default().push(ip);

@@ -6,7 +6,7 @@ use crate::support::{Random, Scene, have};
 use contraflow::common::{Addr, AddrRange, Tid};
 use contraflow::insn::{MAX_INSN_BYTES, Registers, writes};
 use contraflow::recording::Reader;
-use contraflow::recording::log::{Bytes, Happening};
+use contraflow::recording::log::{Bytes, LogEvent};
 use contraflow::replay::{Goals, MoveEnd, Position, Replay, Watch, WatchKind};
 use contraflow::tracee::siginfo;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,10 +53,10 @@ pub(super) fn state(replay: &Replay, tid: Tid) -> State {
 
 /// Returns true if an entry comes to a thread between two instructions, or in a call, and not of an
 /// instruction.
-fn is_between(happening: &Happening) -> bool {
-    match happening {
-        Happening::Switch { .. } | Happening::Returns { .. } | Happening::Changed { .. } => true,
-        Happening::Signal { siginfo: Bytes(info), .. } => {
+fn is_between(event: &LogEvent) -> bool {
+    match event {
+        LogEvent::Switch { .. } | LogEvent::Returns { .. } | LogEvent::Changed { .. } => true,
+        LogEvent::Signal { siginfo: Bytes(info), .. } => {
             let info = info.first_chunk().expect("it is a siginfo");
             siginfo::fault_address(info).is_none() || siginfo::signal_of(info) == libc::SIGTRAP
         }
@@ -91,8 +91,8 @@ fn steps(replay: &mut Replay, start: Position, count: usize) -> Vec<Place> {
             while cursor.index() <= at.entry {
                 entry = cursor.read().unwrap();
             }
-            let happening = &entry.as_ref().expect("there is an entry").happening;
-            places.last_mut().expect("there is one").is_attempted = !is_between(happening);
+            let event = &entry.as_ref().expect("there is an entry").event;
+            places.last_mut().expect("there is one").is_attempted = !is_between(event);
         }
     }
     places

@@ -6,7 +6,7 @@ use crate::support::{Scene, have};
 use contraflow::common::{Addr, Tid};
 use contraflow::insn::Registers;
 use contraflow::recording::Reader;
-use contraflow::recording::log::{Place, check_of};
+use contraflow::recording::log::{PlaceInTick, check_of};
 use contraflow::replay::{Position, Replay};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,7 +20,7 @@ const WHOLE: usize = 25;
 /// The state of a program in the midst of its run.
 struct Moment {
     tick: Position,
-    place: Place,
+    place: PlaceInTick,
     tid: Tid,
     threads: Vec<(Tid, Registers, Vec<u8>)>,
     /// Memory that the kernel may be writing.
@@ -59,7 +59,7 @@ impl Iterator for Witness {
     fn next(&mut self) -> Option<Moment> {
         (self.1 < self.0.len()).then(|| Moment {
             tick: Position { entry: self.word(), ticks: self.word(), instructions: 0 },
-            place: Place { ip: Addr(self.word()), rcx: self.word() },
+            place: PlaceInTick { ip: Addr(self.word()), rcx: self.word() },
             tid: self.tid(),
             threads: self.list(|file| {
                 let (tid, words) = (file.tid(), [(); 27].map(|()| file.word()));
