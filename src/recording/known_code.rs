@@ -28,7 +28,8 @@ pub struct KnownCode {
 }
 
 impl KnownCode {
-    /// Returns the lists that a store keeps. Reads none yet.
+    /// Returns the lists that a store keeps; none, and keeps none, if its directory is unknown.
+    /// Reads none yet.
     pub fn of(store: &Store) -> Self {
         Self { dir: cache::directory(store, "code") }
     }

@@ -34,7 +34,7 @@ impl Mapped {
         Self(Kind::Held(bytes))
     }
 
-    /// Maps the whole of an open file.
+    /// Maps the whole of an open file, as long as it is now; it may be empty.
     pub(super) fn of_file(file: &File) -> io::Result<Self> {
         if file.metadata()?.len() == 0 {
             return Ok(Self(Kind::Held(Vec::new())));

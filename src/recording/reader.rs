@@ -400,7 +400,8 @@ impl Reader {
         Mapped::of_file(&file).at(&path)
     }
 
-    /// Opens a stored image, without a check of its bytes.
+    /// Opens a stored image, and returns its path, too. Does not check its bytes. Fails if it is
+    /// missing, or its ID is not hexadecimal.
     fn open_image(&self, id: &ImageId) -> Result<(PathBuf, File), Error> {
         let path = self.dir.join(IMAGE_DIR).join(&id.0);
         // A hostile sideband may contain any ID, which must not lead out of the directory.

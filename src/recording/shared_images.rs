@@ -43,7 +43,7 @@ impl SharedImages {
     }
 
     /// Links the shared file of an image into a recording, as `target`. Returns false if the file
-    /// is missing, was written to, has not `size_bytes`, or cannot be linked.
+    /// is missing, was written to, has a size other than `size_bytes`, or cannot be linked.
     pub(super) fn link_into(&self, id: &ImageId, size_bytes: u64, target: &Path) -> bool {
         let Some((contents, _)) = &self.dirs else { return false };
         let shared = contents.join(&id.0);

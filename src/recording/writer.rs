@@ -171,7 +171,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends an event of the operating system.
+    /// Appends an event of the operating system. It is written with the next full chunk, or by a
+    /// flush.
     pub fn sideband(&mut self, record: &Record) -> Result<(), Error> {
         // A record is plain data without maps or floats, and writes to memory cannot fail.
         if let Ok(bytes) = postcard::to_stdvec(record) {
@@ -215,7 +216,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends places, if [`Self::start_places`] was called.
+    /// Appends places, if [`Self::start_places`] was called; else does nothing.
     pub fn append_places(&mut self, places: &[PathPlace]) -> Result<(), Error> {
         let bytes: Vec<u8> = places.iter().flat_map(|place| place.to_bytes()).collect();
         self.places.as_mut().map_or(Ok(()), |file| file.append(&bytes))
@@ -251,7 +252,7 @@ impl Writer {
         KeyframeWriter::create(&self.dir, entry)
     }
 
-    /// Removes the keyframe after `entry` entries of the log.
+    /// Removes the keyframe after `entry` entries of the log. Fails if there is none.
     pub fn remove_keyframe(&self, entry: u64) -> Result<(), Error> {
         let path = self.dir.join(KEYFRAME_DIR).join(keyframe_name(entry));
         fs::remove_file(&path).at(&path)

@@ -97,7 +97,7 @@ impl Bundle {
         Ok(bundle)
     }
 
-    /// Checks that either threads or CPUs have traces.
+    /// Fails unless threads or CPUs have traces, but not both.
     fn check_traces(&self, process: &Field<'_>) -> Result<(), BadBundle> {
         let threads = process.get("threads")?;
         let traced = self.threads.iter().filter(|thread| thread.trace.is_some()).count();
@@ -109,7 +109,7 @@ impl Bundle {
     }
 }
 
-/// Parses the CPU that wrote the traces.
+/// Parses the CPU that wrote the traces. Fails unless it is one of Intel's.
 fn cpu(info: &Field<'_>) -> Result<HostCpu, BadBundle> {
     let vendor = info.get("vendor")?;
     let name = match vendor.text()? {
@@ -131,7 +131,8 @@ fn cpu(info: &Field<'_>) -> Result<HostCpu, BadBundle> {
 
 type Process = (Pid, Vec<BundleThread>, Vec<Module>);
 
-/// Parses a process with its threads and modules.
+/// Parses a process with its threads and modules. Fails if it has no threads, one of them twice, or
+/// an architecture other than x86-64.
 fn process(process: &Field<'_>) -> Result<Process, BadBundle> {
     let pid = Pid(task(&process.get("pid")?)?);
     let triple = process.get("triple")?;
@@ -159,12 +160,12 @@ fn process(process: &Field<'_>) -> Result<Process, BadBundle> {
     Ok((pid, threads, modules.iter().map(module).collect::<Result<_, _>>()?))
 }
 
-/// Parses the ID of a process or thread.
+/// Parses the ID of a process or thread, which is positive.
 fn task(number: &Field<'_>) -> Result<i32, BadBundle> {
     Ok(i32::try_from(number.number(1, MAX_TID)?).unwrap_or(i32::MAX))
 }
 
-/// Parses a module.
+/// Parses a module. One without a copy in the bundle is opened at its path on the traced machine.
 fn module(module: &Field<'_>) -> Result<Module, BadBundle> {
     let system_path = module.get("systemPath")?.text()?.to_owned();
     let file = module.get("file")?;
@@ -188,7 +189,8 @@ fn build_id(uuid: &Field<'_>) -> Result<Vec<u8>, BadBundle> {
     bytes.ok_or_else(|| uuid.wrong(format!("is {text:?}, which is not a UUID")))
 }
 
-/// Parses the CPUs with traces and their clock; none if the traces are of threads.
+/// Parses the CPUs with traces and their clock; none if the traces are of threads. Fails if the
+/// list is empty or has a CPU twice, or without the clock.
 fn cpus(root: &Field<'_>) -> Result<(Vec<BundleCpu>, Option<TscToNs>), BadBundle> {
     let listed = root.get("cpus")?;
     if !listed.is_there() {

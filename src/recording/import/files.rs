@@ -92,12 +92,12 @@ impl Opening {
         })
     }
 
-    /// Opens a file that must be in the bundle's directory.
+    /// Opens a file of the bundle. Fails if it is not in the bundle's directory, links followed.
     fn inside(&self, name: &str) -> Result<Bytes, Error> {
         Ok(Bytes::new(self.map_inside(name)?))
     }
 
-    /// Maps a file that must be in the bundle's directory.
+    /// Maps a file of the bundle. Fails if it is not in the bundle's directory, links followed.
     fn map_inside(&self, name: &str) -> Result<Mapped, Error> {
         let path = self.dir.join(name);
         let real = fs::canonicalize(&path).at(&path)?;

@@ -36,7 +36,7 @@ pub(in crate::recording) fn framed(chunk: &[u8]) -> Vec<u8> {
     frames
 }
 
-/// Encodes an entry and appends it to `pending`.
+/// Encodes an entry in postcard's format and appends it to `pending`.
 pub(in crate::recording) fn encode_entry(entry: &Entry, pending: &mut Vec<u8>) {
     // Most entries are small, and need no allocation.
     let mut small = [0; SMALL_BYTES];

@@ -20,13 +20,16 @@ pub struct Entry {
     pub tid: Tid,
     /// The ticks that the thread executed since its last entry, or since it began.
     pub ticks: u64,
-    /// The hash of the thread's registers at the event ([`check_of`]).
+    /// The hash of the thread's registers before the event ([`check_of`]); 0 for events without
+    /// registers to compare, such as [`LogEvent::Start`], [`LogEvent::Memory`], and
+    /// [`LogEvent::Finish`] without a place.
     pub check: u32,
     /// The event.
     pub event: LogEvent,
 }
 
-/// An event of a thread.
+/// An event of a thread: an input of the run, or what else a replay must repeat, such as the order
+/// of threads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogEvent {
     /// The thread's process executed a program, or the recording of a running one begins: memory

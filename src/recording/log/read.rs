@@ -102,7 +102,8 @@ impl Log {
         (Self { files: Arc::new(files) }, broken)
     }
 
-    /// Opens the whole chunks of a log that is in memory.
+    /// Opens the whole chunks of a log that is in memory, up to the first broken one. Errors name
+    /// `log.bin`.
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
         Self::of_file(Path::new(LOG), Mapped::held(bytes)).0
     }
@@ -153,7 +154,7 @@ impl Log {
         Ok(Some(entries))
     }
 
-    /// Returns the error for a chunk that cannot be read.
+    /// Returns the error for a chunk that cannot be read, with its file and its offset there.
     fn damage(&self, number: usize) -> Error {
         let chunk = self.files.chunks.get(number);
         let first = chunk.and_then(|chunk| chunk.frames.first());

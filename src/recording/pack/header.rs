@@ -54,7 +54,7 @@ pub(super) fn header(name: &str, size_bytes: u64, segments: &[Segment]) -> Vec<u
     blocks
 }
 
-/// Returns the header of a file with a short name.
+/// Returns the header of a file whose name fits in one block: at most 100 bytes.
 fn of_file(name: &[u8], size_bytes: u64, segments: &[Segment]) -> Vec<u8> {
     if are_whole(segments, size_bytes) {
         return plain(name, REGULAR, size_bytes).to_vec();
@@ -81,7 +81,7 @@ fn of_file(name: &[u8], size_bytes: u64, segments: &[Segment]) -> Vec<u8> {
     blocks
 }
 
-/// Returns a header block without segments.
+/// Returns a header block without segments, for a name of at most 100 bytes.
 fn plain(name: &[u8], kind: u8, size_bytes: u64) -> Block {
     let mut block = [0; BLOCK_BYTES];
     block[..name.len()].copy_from_slice(name);

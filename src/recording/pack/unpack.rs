@@ -165,7 +165,8 @@ impl Unpacking<'_> {
         self.read_padding(stored)
     }
 
-    /// Reads the zeros after the data of a file.
+    /// Reads the bytes after the data of a file of `size_bytes`, up to the end of its last block.
+    /// Fails unless they are zeros.
     fn read_padding(&mut self, size_bytes: u64) -> Result<(), Error> {
         let mut block = [0; BLOCK_BYTES];
         let padding = &mut block[..padding_bytes(size_bytes)];

@@ -233,7 +233,7 @@ impl Packing<'_> {
         file.at(self.out)
     }
 
-    /// Writes a file with these bytes.
+    /// Writes a file with these bytes, its header before them and zeros after them.
     fn bytes(&mut self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         let size_bytes = bytes.len() as u64;
         let whole = [Segment { offset: 0, size_bytes }];
@@ -281,13 +281,14 @@ impl Packing<'_> {
         self.to.write_all(bytes).at(self.out)
     }
 
-    /// Fills the last block of a file with zeros.
+    /// Fills the last block of a file of `size_bytes` with zeros.
     fn pad(&mut self, size_bytes: u64) -> Result<(), Error> {
         self.put(&[0; BLOCK_BYTES][..padding_bytes(size_bytes)])
     }
 }
 
-/// Returns the number of zeros after the data of a file.
+/// Returns the number of zeros after the data of a file of `size_bytes`, up to the end of its last
+/// block.
 #[expect(clippy::cast_possible_truncation, reason = "less than a block")]
 pub(super) fn padding_bytes(size_bytes: u64) -> usize {
     let over = (size_bytes % BLOCK_BYTES as u64) as usize;
