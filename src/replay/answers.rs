@@ -127,7 +127,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Moves the cursor to the offered entry with index `number`, or the one after them.
+    /// Moves the cursor to the offered entry with this index; to the entry after them if the index
+    /// is their number.
     fn move_to_offered(&mut self, offered: &OfferedAnswers, number: usize) {
         if let Some(cursor) = offered.cursors.get(number) {
             self.cursor = cursor.clone();
@@ -137,8 +138,9 @@ impl Replay {
 
 impl Epoch {
     /// Returns the effects of an entry's system call or instruction. `None` if the cache cannot
-    /// repeat them: those of other instructions than counter reads, of `arch_prctl(2)`, or of a call
-    /// that changes mappings, other registers than RAX, code, or memory near a watch.
+    /// repeat them: those of other events, of other instructions than counter reads, of
+    /// `arch_prctl(2)`, or of a call that blocked, or changes mappings, other registers than RAX,
+    /// memory that is not plain data ([`Self::is_plain_data`]), or a page with a watch.
     fn answer_of<'a>(
         &self,
         entry: &'a Entry,
@@ -165,7 +167,8 @@ impl Epoch {
         is_answered.then_some(Answer { result: effects.result, rcx: None, writes: &effects.writes })
     }
 
-    /// Returns the counter that the instruction before an address reads; `None` if it reads none.
+    /// Returns the counter that the instruction before an address reads; `None` if it reads none or
+    /// cannot be read itself.
     fn counter_before(&self, rip: u64) -> Option<Counter> {
         let mut bytes = [0; 3];
         let at = Addr(rip.wrapping_sub(bytes.len() as u64));

@@ -12,8 +12,9 @@ use crate::translate::Module;
 
 impl Epoch {
     /// Loads the code cache that earlier replays of the program left, if there is one, and enables
-    /// its code of the mapped files. Notes where this replay's cache is to be kept. Called when the
-    /// process has its first mappings, and before any code is translated.
+    /// its code of the mapped files. Notes where this replay's cache is to be kept. Does nothing if
+    /// the program's entry point is in no stored file. Called when the process has its first
+    /// mappings, and before any code is translated.
     pub(super) fn load_code_cache(&mut self, start: &Start, reader: &Reader) -> Result<(), Error> {
         let entry = Addr(auxv_value(&start.auxv.0, AT_ENTRY).unwrap_or(0));
         let at_entry = start.mappings.iter().find(|mapped| mapped.range.contains(entry));

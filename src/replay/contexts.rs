@@ -8,6 +8,7 @@ use crate::recording::log::{Bytes, ThreadState};
 use crate::tracee::Tracee;
 use std::collections::BTreeMap;
 
+/// The number of the extended state (XSAVE area) as a register set of ptrace(2).
 pub(super) const NT_X86_XSTATE: u32 = 0x202;
 
 /// The state of a thread of the program. Its registers may be outdated while the thread is loaded
@@ -15,6 +16,7 @@ pub(super) const NT_X86_XSTATE: u32 = 0x202;
 #[derive(Clone, Debug)]
 pub(super) struct Context {
     pub(super) registers: Registers,
+    /// The extended state, as an XSAVE area.
     pub(super) extended: Bytes,
     /// The number of the system call that the thread is in while others run; `None` if it is in
     /// none.
@@ -62,12 +64,12 @@ impl Contexts {
         self.threads.get_mut(&tid)
     }
 
-    /// Adds a thread.
+    /// Adds a thread, or replaces its context if it exists. Does not load it.
     pub(super) fn add(&mut self, tid: Tid, context: Context) {
         self.threads.insert(tid, context);
     }
 
-    /// Removes a thread, which has ended.
+    /// Removes a thread, which has ended. If it was loaded, no thread is.
     pub(super) fn remove(&mut self, tid: Tid) {
         self.threads.remove(&tid);
         if self.loaded == Some(tid) {
@@ -80,8 +82,9 @@ impl Contexts {
         self.loaded
     }
 
-    /// Loads the registers of a thread into the process, and saves those of the thread that was
-    /// loaded. Returns false, and loads nothing, if there is no such thread.
+    /// Loads the registers of a thread into the process, after saving those of the thread that was
+    /// loaded. Does nothing if it is loaded already. Returns false, and loads nothing, if there is
+    /// no such thread.
     pub(super) fn load(&mut self, tid: Tid, tracee: Tracee) -> Result<bool, Error> {
         if self.loaded == Some(tid) {
             return Ok(true);
@@ -94,8 +97,8 @@ impl Contexts {
         Ok(true)
     }
 
-    /// Copies the registers of the loaded thread from the process to its context. The thread stays
-    /// loaded.
+    /// Copies the registers of the loaded thread, if there is one, from the process to its context.
+    /// The thread stays loaded.
     pub(super) fn save(&mut self, tracee: Tracee) -> Result<(), Error> {
         if let Some(context) = self.loaded.and_then(|tid| self.threads.get_mut(&tid)) {
             context.registers = tracee.registers()?;
@@ -121,8 +124,8 @@ impl Contexts {
         Ok(())
     }
 
-    /// Sets all registers of a thread, if it exists: in its context, and in the process if it is
-    /// loaded.
+    /// Sets all registers of a thread, with its extended state: in its context, and in the process
+    /// if it is loaded. Does nothing if there is no such thread.
     pub(super) fn set(
         &mut self,
         tid: Tid,

@@ -1,7 +1,8 @@
 //! Diversions: a debugger changes registers and memory at a position, or calls a function there.
 //! That happens in the replay's process, after a checkpoint. The caller undoes it
-//! ([`Replay::end_diversion`]) before it moves the replay. In a diversion the code runs without the
-//! log, and its system calls are imitated or refused, so that nothing outside changes.
+//! ([`Replay::end_diversion`]) before it moves the replay: a copy of the checkpoint replaces the
+//! process. In a diversion the code runs without the log, and its system calls are imitated or
+//! refused, so that nothing outside changes.
 
 use super::error::Error;
 use super::goals::Goals;
@@ -22,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Ticks between two checks whether the user has interrupted the run.
 const CHUNK_TICKS: u64 = 20_000_000;
+// Flags of mmap(2), mremap(2) and futex(2), and results of system calls.
 const PRIVATE: u64 = libc::MAP_PRIVATE as u64;
 const ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
 const FIXED: u64 = (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) as u64;
@@ -132,8 +134,9 @@ impl Replay {
     }
 
     /// Runs one thread in a diversion, which must have begun, up to one of the stops that the goals
-    /// accept, or to another [`DiversionEnd`]. Other threads do not run. `print` gets what the
-    /// thread writes to its standard output and error.
+    /// accept, or to another [`DiversionEnd`]. It stops where it begins only if the debugger has
+    /// moved the thread to that stop. Other threads do not run. `print` gets what the thread writes
+    /// to its standard output and error.
     pub fn run_diverted(
         &mut self,
         tid: Tid,
@@ -273,8 +276,8 @@ impl Replay {
         Ok(raised.map(DiversionEnd::Signal))
     }
 
-    /// Makes a call that changes private anonymous memory, and returns its result. Refuses a call
-    /// that maps a file or at a fixed address, or that memory of the core file does not allow.
+    /// Makes a call that changes mappings, and returns its result. Refuses (`ENOSYS`) one that maps
+    /// a file or shared memory, or maps at a fixed address. Fails for the replay's own memory.
     fn change_mappings(&mut self, number: u64, args: [u64; 6]) -> Result<i64, Error> {
         let [start, size, protection, fourth, ..] = args;
         let range = AddrRange::sized(Addr(start), size);
@@ -308,8 +311,8 @@ impl Replay {
         i64::try_from(known).unwrap_or(0)
     }
 
-    /// Passes the buffers of a writev(2) to `print`. The array at `parts` has the address and size
-    /// of each. Returns the number of bytes.
+    /// Passes the buffers of a writev(2), at most 1024, to `print`. The array at `parts` has the
+    /// address and size of each; it ends where it is unreadable. Returns the number of bytes.
     fn print_buffers(&self, parts: u64, count: u64, print: &mut dyn FnMut(&[u8])) -> i64 {
         let mut printed = 0;
         for number in 0..count.min(MOST_PARTS) {

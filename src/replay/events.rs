@@ -29,8 +29,9 @@ pub(super) enum Site {
 }
 
 impl Replay {
-    /// Returns where the thread of an entry must be before it happens. Called for the next entry,
-    /// or one before which the thread is in the same call.
+    /// Returns where the thread of an entry must be before it happens. While the thread is in a
+    /// system call, where it executes nothing, most events may happen anywhere. Called for the next
+    /// entry, or one before which the thread is in the same call.
     pub(super) fn site_of(&self, entry: &Entry) -> Site {
         let in_call = self.epoch.contexts.get(entry.tid).is_some_and(|c| c.call.is_some());
         match &entry.event {
@@ -56,8 +57,9 @@ impl Replay {
 
     /// Checks the registers of the next entry's thread, which is at the entry's site, applies the
     /// entry and moves past it. An entry [`LogEvent::Start`] replaces the process by that of the
-    /// next program. Returns false at the end of the run, where the replay stays: there is no next
-    /// entry, or it is the last one, [`LogEvent::Finish`].
+    /// next program. Returns false at the end of the run, where the replay stays and notes the end:
+    /// there is no next entry, it is the last one, [`LogEvent::Finish`], or the run was made to
+    /// end before it ([`Replay::end_before`]). Fails if the registers differ.
     pub(super) fn apply_next_entry(&mut self) -> Result<bool, Error> {
         let next = if self.cursor.index() < self.end { self.cursor.current()? } else { None };
         let Some(entry) = next else {
@@ -237,8 +239,8 @@ impl Epoch {
         self.set_registers(tid, after)
     }
 
-    /// Sets the general registers of a thread, also in the process if it is loaded there.
-    /// `orig_rax` becomes that of no system call.
+    /// Sets the general registers of a thread, if it exists: in its context, and in the process if
+    /// it is loaded there. `orig_rax` becomes that of no system call.
     pub(super) fn set_registers(&mut self, tid: Tid, registers: Registers) -> Result<(), Error> {
         let registers = Registers { orig_rax: u64::MAX, ..registers };
         if self.contexts.loaded() == Some(tid) {

@@ -28,7 +28,7 @@ pub(super) enum Advanced {
 
 impl Replay {
     /// Runs forward to a goal, to right after an access that meets a watch, or to the end, where
-    /// the position is then exact. Returns which.
+    /// the position is then exact. Returns which, or [`MoveEnd::Interrupted`].
     pub fn run_forward(&mut self, goals: &Goals<'_>, watches: &[Watch]) -> Result<MoveEnd, Error> {
         let found = self.with_watches(watches, |replay, watching| {
             replay.run_until_watched(None, goals, watching)
@@ -50,7 +50,8 @@ impl Replay {
     }
 
     /// Makes the position exact after a move that ended with `found`: counts the instructions since
-    /// the last tick, or, after a watch, moves to right after the access.
+    /// the last tick, or, after a watch, moves to right after the access. Does nothing at the end
+    /// of the run.
     fn complete_move(&mut self, found: MoveEnd, watches: &[Watch]) -> Result<(), Error> {
         match found {
             MoveEnd::NoMoreHistory => Ok(()),
@@ -180,7 +181,8 @@ impl Replay {
     }
 
     /// Executes one instruction of the thread of the next entry, or, if it is at the entry's site,
-    /// applies the entry. Loads that thread.
+    /// applies the entry; if that begins another program, watches its process. Loads that thread.
+    /// Fails if the thread gets a signal that was not recorded.
     pub(super) fn advance(&mut self, watching: &mut Watching) -> Result<Advanced, Error> {
         let Some(entry) = self.cursor.current()? else { return Ok(Advanced::End) };
         self.switch_to_next_thread()?;
@@ -244,7 +246,8 @@ impl Replay {
     }
 
     /// Returns the thread that executed the last instruction, or to which the last entry happened;
-    /// `None` at the beginning.
+    /// `None` if the log does not have that entry, as at the first position of a recording whose
+    /// beginning was dropped.
     pub fn last_to_advance(&mut self) -> Result<Option<Tid>, Error> {
         let here = self.position();
         if (here.ticks, here.instructions) == (0, 0) {

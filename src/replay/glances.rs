@@ -40,8 +40,9 @@ impl Replay {
     }
 
     /// Runs the loaded thread once. At each stop it waits at a glance, and goes on if the goals do
-    /// not accept the stop. Leaves their decision about the stop that ends the run in
-    /// `self.glance_verdict`. Allows both threads all CPUs, since they run at the same time.
+    /// not accept the stop and are not interrupted. Leaves their decision about the stop that ends
+    /// the run in `self.glance_verdict`. Allows both threads all CPUs, since they run at the same
+    /// time.
     pub(super) fn run_with_glances(
         &mut self,
         distance: RunLimit,
@@ -78,7 +79,8 @@ impl Replay {
     }
 
     /// Returns the position of a thread that waits at a glance. `None` if an entry of the log may
-    /// happen to it there before it executes the instruction.
+    /// happen to it there before it executes the instruction, or if the number of answered entries,
+    /// which the program can overwrite, makes no sense.
     fn position_of(&self, glance: &Glance, glance_facts: &GlanceFacts<'_>) -> Option<Position> {
         let begun = if glance.answered == 0 { self.ticks } else { 0 };
         let ticks = begun.checked_add(glance.ticks)?;

@@ -29,7 +29,8 @@ pub struct Goals<'a> {
 }
 
 impl<'a> Goals<'a> {
-    /// Returns goals that end a run at these stops only.
+    /// Returns goals that end a run at each of these stops, or when `interrupted` returns true. No
+    /// act of the kernel ends it.
     pub fn at(stops: &'a BTreeSet<Addr>, interrupted: &'a dyn Fn() -> bool) -> Self {
         let (accepts, events) = (&|_: &Replay| true, &|_| false);
         Self { stops, accepts, events, passed: None, key: 0, interrupted }
@@ -38,20 +39,22 @@ impl<'a> Goals<'a> {
 
 impl Replay {
     /// Returns the system call that the next entry makes, or the signal that it delivers, if it is
-    /// a goal that ends a run before the entry. For an entry whose thread is at its site.
+    /// a goal that ends a run before the entry ([`Self::event_before`]). Called when the entry's
+    /// thread is where the entry happens.
     pub(super) fn event_ahead(&self, goals: &Goals<'_>) -> Option<KernelEvent> {
         self.event_before(self.cursor.index(), goals)
     }
 
     /// Returns the system call that entry number `entry` makes, or the signal that it delivers, if
-    /// it is a goal that ends a run before the entry.
+    /// it is a goal that ends a run before the entry. `None` also for the entry of
+    /// [`Goals::passed`].
     pub(super) fn event_before(&self, entry: u64, goals: &Goals<'_>) -> Option<KernelEvent> {
         let event = self.outline.event_before(entry).filter(|_| goals.passed != Some(entry));
         event.filter(|event| (goals.events)(*event))
     }
 
-    /// Returns the system call that returned in the last entry, if that is a goal that ends a run
-    /// after the entry.
+    /// Returns the system call that returned in the last entry before the cursor, if that is a goal
+    /// that ends a run after the entry.
     pub(super) fn event_passed(&self, goals: &Goals<'_>) -> Option<KernelEvent> {
         self.event_after(self.cursor.index().checked_sub(1)?, goals)
     }

@@ -77,8 +77,9 @@ impl Lent {
 
 impl Replay {
     /// Lends at least `size` bytes of memory, in whole pages, to the debugger. They are zero at
-    /// first, and are kept wherever the replay moves, until [`Self::take_back`]. Returns their
-    /// address, where the program has nothing now; `None` if more than 64 MiB would be lent in all.
+    /// first, and are kept wherever the replay moves, until [`Self::take_back`]. In a diversion,
+    /// maps them in the process as well. Returns their address, where the program has nothing now;
+    /// `None` if more than 64 MiB would be lent in all.
     pub fn lend(&mut self, size: u64, protection: Protection) -> Result<Option<Addr>, Error> {
         let taken = self.mappings();
         let Some(start) = self.lent.add(size, protection, &taken) else { return Ok(None) };
@@ -95,7 +96,7 @@ impl Replay {
     }
 
     /// Reads lent memory, up to the end of its area. Returns the number of bytes that were read: 0
-    /// in a diversion, where the process has it.
+    /// where nothing is lent, and in a diversion, where the process has it.
     pub(super) fn read_lent(&self, addr: Addr, buf: &mut [u8]) -> usize {
         if self.diverted.is_some() {
             return 0;
@@ -124,7 +125,8 @@ impl Replay {
         starts.into_iter().try_for_each(|start| self.map_lent(start))
     }
 
-    /// Maps the area that is lent at `start` in the process, with its contents.
+    /// Maps the area that is lent at `start`, if there is one, in the process, with its contents.
+    /// Fails if something else is mapped there.
     fn map_lent(&mut self, start: Addr) -> Result<(), Error> {
         let Some(area) = self.lent.areas.get(&start) else { return Ok(()) };
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
@@ -138,7 +140,8 @@ impl Replay {
         self.epoch.overwrite(start, &area.bytes)
     }
 
-    /// Copies the contents of lent memory from the process, as a diversion ends.
+    /// Copies the contents of lent memory from the process, as a diversion ends. Unreadable bytes
+    /// keep their old contents.
     pub(super) fn keep_lent(&mut self) {
         for (start, area) in &mut self.lent.areas {
             let mut now = vec![0; area.bytes.len()];

@@ -19,6 +19,7 @@ use std::path::Path;
 pub(super) const SCRATCH_OFFSET: u64 = 0x100;
 const SCRATCH_BYTES: usize = 0x1000 - 0x100;
 const PAGE_BYTES: u64 = 4096;
+// Flags of mmap(2), open(2), mremap(2) and madvise(2).
 const PRIVATE_FIXED: u64 = 0x12;
 const ANONYMOUS: u64 = 0x20;
 const NORESERVE: u64 = 0x4000;
@@ -28,7 +29,7 @@ const DONTNEED: u64 = 4;
 
 impl Epoch {
     /// Repeats the changes of mappings that a recorded system call made, and reads the mappings
-    /// there again.
+    /// there again. Enables the code that the loaded code cache has of newly mapped files.
     pub(super) fn apply_map_changes(
         &mut self,
         changes: &[MapChange],
@@ -152,6 +153,7 @@ impl Epoch {
 
     /// Returns true if the program itself could write to all of a range without a fault, and the
     /// range is neither executable, nor write-protected for a watch or code, nor the replay's own.
+    /// Returns false for an empty range.
     pub(super) fn is_plain_data(&self, range: AddrRange) -> bool {
         let Some(last) = range.end.0.checked_sub(1).filter(|_| range.start < range.end) else {
             return false;
@@ -165,9 +167,10 @@ impl Epoch {
         self.check_is_programs(range).is_ok() && pages.all(is_writable)
     }
 
-    /// Maps a recorded mapping at its address, with its recorded contents. Code that earlier runs
-    /// executed there is announced to the engine. The caller reads the mappings again
-    /// ([`Self::refresh_mappings`]).
+    /// Maps a recorded mapping at its address, with its recorded contents: zeros, and zeros after
+    /// the end of a stored file. Announces code that earlier runs executed there to the engine. The
+    /// caller reads the mappings again ([`Self::refresh_mappings`]). Fails for the replay's own
+    /// memory.
     pub(super) fn map(&mut self, mapped: &Mapped, reader: &Reader) -> Result<(), Error> {
         self.check_is_programs(mapped.range)?;
         if let Some(part) = mapped.shared {
@@ -244,8 +247,8 @@ impl Epoch {
     }
 
     /// Writes memory of the program, whatever its protection: drops code that was translated from
-    /// there, and extends a stack if the memory is below one. Fails for the replay's own memory and
-    /// for unmapped memory.
+    /// there, and extends a stack if the memory is below one. Does nothing if it is code that has
+    /// these bytes already. Fails for the replay's own memory and for unmapped memory.
     pub(super) fn overwrite(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let range = AddrRange::sized(addr, bytes.len() as u64);
         self.check_is_programs(range)?;
@@ -270,8 +273,9 @@ impl Epoch {
         self.engine.memory.read(addr, &mut there) == bytes.len() && there == bytes
     }
 
-    /// Extends a stack down to `addr` or further, as the kernel does for an access below it.
-    /// Returns false, and changes nothing, if no stack can grow there.
+    /// Extends a stack down to `addr`, and up to 64 MiB further if that is free, as the kernel does
+    /// for an access below it. Returns false, and changes nothing, if no stack can grow there, or
+    /// something is mapped there.
     pub(super) fn grow_stack(&mut self, addr: Addr) -> Result<bool, Error> {
         let mappings: Vec<_> = self.engine.space.mappings().cloned().collect();
         // The kernel keeps no distance from inaccessible mappings.
@@ -346,7 +350,8 @@ impl Epoch {
         Ok(())
     }
 
-    /// Makes the engine forget which code is stable where executable mappings changed.
+    /// Makes the engine find out again which code is stable, and forget the pages of stable code
+    /// whose executable mappings changed. Does nothing if none of `seen` is executable.
     fn forget_changed_code(&mut self, seen: &MappingChanges) {
         let changed = seen.gone.iter().chain(&seen.new).filter(|m| m.protection.execute);
         let changed: Vec<_> = changed.map(|m| m.range).collect();

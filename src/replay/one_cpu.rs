@@ -86,8 +86,8 @@ impl OneCpu {
     }
 
     /// Begins a turn of the process's thread `tid`: pins it and the calling thread to the CPU that
-    /// the latter is on. The turn ends when the guard is dropped. If the kernel refuses, nothing is
-    /// pinned, and turns take longer.
+    /// the latter is on, or, every 50 ms, unpins both for one turn. The turn ends when the guard is
+    /// dropped. Pins nothing on a single CPU, or if the kernel refuses: then turns take longer.
     pub(super) fn begin_turn(&mut self, tid: Tid) -> PinGuard {
         let guard = PinGuard::begin();
         let now = Instant::now();

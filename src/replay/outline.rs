@@ -227,7 +227,8 @@ impl Outline {
     }
 
     /// Returns the first position of a moment ([`Outline::moment`]), at or after entry number
-    /// `first`: a position right after an entry or a tick.
+    /// `first`: a position right after an entry or a tick. For a moment after the run's last, it
+    /// has ticks that the run does not have.
     pub(super) fn position_of_moment(&self, first: u64, moment: u64) -> Position {
         // Searches for the last entry whose interval begins at or before the moment. The rest are
         // ticks in that interval.
@@ -286,25 +287,28 @@ impl Outline {
     }
 
     /// Returns the number of the program that an entry belongs to, which an [`super::epoch::Epoch`]
-    /// repeats: the last one that began before the entry. An execve(2)'s own entry belongs to the
-    /// program before.
+    /// repeats: the last one that began before the entry, or 0. An execve(2)'s own entry belongs to
+    /// the program before.
     pub(super) fn epoch_of(&self, entry: u64) -> usize {
         self.starts.partition_point(|start| start.is_before(entry)).saturating_sub(1)
     }
 
-    /// Returns the number of the last program that executes something before a position.
+    /// Returns the number of the last program that executes something before a position; 0 if none
+    /// does.
     pub(super) fn epoch_before(&self, position: Position) -> usize {
         // A program that begins right at the position has executed nothing before it.
         let begins = |entry: &u64| Position::after_entries(*entry) < position;
         self.first_entries.partition_point(begins).saturating_sub(1)
     }
 
-    /// Returns the position of the first instruction of a program.
+    /// Returns the position of the first instruction of a program; that before all entries if there
+    /// is no such program.
     pub(super) fn first_position_of(&self, number: usize) -> Position {
         Position::after_entries(self.first_entries.get(number).copied().unwrap_or(0))
     }
 
-    /// Returns all ranges that a program ever maps.
+    /// Returns all ranges that a program ever maps, ascending and joined; none if there is no such
+    /// program.
     pub(super) fn ranges_of(&self, number: usize) -> Vec<AddrRange> {
         self.ranges.get(number).cloned().unwrap_or_default()
     }
@@ -446,7 +450,8 @@ fn join(ranges: &mut Vec<AddrRange>) {
     });
 }
 
-/// Adds the stored files among these mappings, by their absolute paths.
+/// Adds the stored files among these mappings, by their paths. Leaves out names that are not
+/// absolute.
 fn note_files<'a>(
     mapped: impl IntoIterator<Item = &'a Mapped>,
     files: &mut BTreeMap<String, ImageId>,

@@ -68,7 +68,7 @@ impl Replay {
     }
 
     /// Runs to `end`, the position of the run's end, keeps checkpoints, and checks the registers
-    /// there. Returns false if it was interrupted.
+    /// there. Returns false if it was interrupted. Fails if the registers differ.
     fn run_to_end_with_checkpoints(
         &mut self,
         end: Position,

@@ -146,8 +146,9 @@ impl Replay {
         starts.map(|at| self.moment(at)).collect()
     }
 
-    /// Returns true if the program that runs here was recorded from its first instruction on. The
-    /// kernel clears all registers before that, but for RIP and RSP (`ELF_PLAT_INIT`).
+    /// Returns true if the program that runs here was recorded from its first instruction on: its
+    /// start is in the log, and has the registers of a new program. The kernel clears all but RIP
+    /// and RSP (`ELF_PLAT_INIT`).
     pub fn has_first_instruction(&self) -> bool {
         let Some(ProgramStart::Entry(start)) = self.outline.starts.get(self.number) else {
             return false;
@@ -160,7 +161,8 @@ impl Replay {
         (low | r.r8 | r.r9 | r.r10 | r.r11 | r.r12 | r.r13 | r.r14 | r.r15) == 0
     }
 
-    /// Returns the path of the program that runs here, and its auxiliary vector.
+    /// Returns the path of the program that runs here, and its auxiliary vector. If the log cannot
+    /// be read, that of the manifest, and an empty vector.
     pub fn program(&self) -> (String, Vec<u8>) {
         let start = self.outline.starts.get(self.number);
         let entry = start.and_then(|start| start.cursor().read().ok().flatten());
@@ -171,7 +173,7 @@ impl Replay {
     }
 
     /// Makes the run end before an entry, from now on: no move passes it, or uses a later keyframe.
-    /// Called after a divergence, from which on the run is not known.
+    /// An earlier end stays. Called after a divergence, from which on the run is not known.
     pub fn end_before(&mut self, entry: u64) {
         self.end = self.end.min(entry);
         for keyframe in self.outline.keyframes().into_iter().filter(|keyframe| *keyframe > entry) {

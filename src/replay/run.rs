@@ -85,7 +85,7 @@ impl Replay {
 
     /// Returns true if the stop at which the thread of the next entry is ends the run: the thread
     /// attempts its next instruction, and the goals accept the stop. Takes the answer of a glance
-    /// if there is one.
+    /// if there is one, otherwise loads that thread.
     pub(super) fn is_accepted(&mut self, goals: &Goals<'_>) -> Result<bool, Error> {
         if let Some(judged) = self.glance_verdict.take() {
             return Ok(judged);
@@ -168,8 +168,9 @@ impl Replay {
         }
     }
 
-    /// Returns true if the thread of the next entry is at a stop, right after the last entry. False
-    /// for a thread in a system call, which executes nothing.
+    /// Returns true if the thread of the next entry is at a stop. Returns false if it executes
+    /// nothing here: it is in a system call or does not exist yet, the next entry begins another
+    /// program, or there is none.
     pub(super) fn is_at_stop(&mut self, stops: &BTreeSet<Addr>) -> Result<bool, Error> {
         let Some(entry) = self.cursor.peek()? else { return Ok(false) };
         let (tid, executes) = (entry.tid, !matches!(entry.event, LogEvent::Start(_)));
@@ -183,7 +184,8 @@ impl Replay {
     /// Runs the thread of the next entry to the entry's site, or to `until` if that is before it.
     /// If the site is a hook, may pass that entry and others that the code cache answers
     /// ([`Self::run_to_hook`]): the thread is then at the site of the entry at which the cursor is.
-    /// Returns the reason if the run ended earlier. Keeps checkpoints that are due.
+    /// Returns the reason if the run ended earlier, or there is no next entry. Keeps checkpoints
+    /// that are due.
     fn run_interval(
         &mut self,
         until: Option<(u64, u64)>,
@@ -368,8 +370,8 @@ impl Replay {
         Err(self.diverged(tid, format!("it gets signal {number} for {at}")))
     }
 
-    /// Runs the loaded thread for `ticks` ticks, or fewer if something else than its distance ends
-    /// a run. Returns that event, or [`EngineEvent::Nothing`].
+    /// Runs the loaded thread for `ticks` ticks, in several runs if needed, or fewer if something
+    /// else than its distance ends a run. Returns that event, or [`EngineEvent::Nothing`].
     fn run_ticks(
         &mut self,
         ticks: u64,
@@ -389,13 +391,15 @@ impl Replay {
         Ok(EngineEvent::Nothing)
     }
 
-    /// Runs the loaded thread once, without glances. It does not stop where it begins.
+    /// Runs the loaded thread once, without glances, for at most `distance`, and adds its ticks to
+    /// the position. It does not stop where it begins.
     pub(super) fn run_once(&mut self, distance: RunLimit) -> Result<EngineEvent, Error> {
         self.run_once_with(distance, None)
     }
 
-    /// Runs the loaded thread once. It does not stop where it begins. With `glance_facts`, its stops
-    /// are glances if possible.
+    /// Runs the loaded thread once, for at most `distance`. It does not stop where it begins, but a
+    /// stop where the distance ends is reported. With `glance_facts`, its stops are glances if
+    /// possible.
     fn run_once_with(
         &mut self,
         distance: RunLimit,

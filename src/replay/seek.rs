@@ -37,7 +37,8 @@ const NEVER: fn() -> bool = || false;
 impl Replay {
     /// Moves to a position, and loads the thread that executes next there. A position at which a
     /// program is still being loaded, and nothing executes, is taken for that of its first
-    /// instruction. If the position's tick has fewer instructions, ends at its last one.
+    /// instruction. If the position's tick has fewer instructions, ends at its last one; if the run
+    /// ends earlier, there.
     pub fn seek(&mut self, target: Position) -> Result<(), Error> {
         let _pinned = PinGuard::begin();
         self.is_at_end = false;
@@ -58,7 +59,7 @@ impl Replay {
 
     /// Executes the instructions from the beginning of a tick to a position in it, several at a
     /// time. Returns false if the code changed on the way, so that the replay's position is
-    /// unknown. Ends early at a hook or at the end of the tick.
+    /// unknown. Ends early at a hook, a fault or the end of the tick.
     fn run_straight_to(&mut self, target: Position) -> Result<bool, Error> {
         while self.position() < target && self.ticks == target.ticks {
             let left = target.instructions.saturating_sub(self.position().instructions);
@@ -76,7 +77,7 @@ impl Replay {
     }
 
     /// Moves by single steps to a position in a tick that changes its own code, from the beginning
-    /// of the tick. Ends early at a hook or at the end of the tick.
+    /// of the tick. Ends early at a hook, a fault or the end of the tick.
     fn seek_by_steps(&mut self, target: Position) -> Result<(), Error> {
         // No recursion: to the first instruction of a tick, `seek` never needs single steps.
         self.seek(Position { instructions: 0, ..target })?;
@@ -89,7 +90,8 @@ impl Replay {
     }
 
     /// Runs to the beginning of the tick of `target`, a position in a tick that does not begin
-    /// before the replay's. Returns false if it was interrupted.
+    /// before the replay's, or to the end of the run if that is earlier. Returns false if it was
+    /// interrupted.
     pub(super) fn run_to_tick(
         &mut self,
         target: Position,
@@ -233,7 +235,7 @@ impl Replay {
     }
 
     /// Loads the registers of the thread of the log's next entry, which executes next, into the
-    /// process. Does nothing if the thread does not exist yet, or there is no next entry.
+    /// process. Loads none if the thread does not exist yet, or there is no next entry.
     pub(super) fn switch_to_next_thread(&mut self) -> Result<(), Error> {
         if let Some(tid) = self.next_thread()? {
             self.epoch.contexts.load(tid, self.epoch.thread.tracee)?;

@@ -92,8 +92,8 @@ impl Epoch {
         Ok(())
     }
 
-    /// Writes to the memory file that is mapped at `addr`, even if the mapping is not writable.
-    /// Returns false if there is none.
+    /// Writes to the memory file that is mapped at `addr`, even if the mapping is not writable: all
+    /// mappings of the file show it. Returns false, and writes nothing, if there is none.
     pub(super) fn write_shared(&self, addr: Addr, bytes: &[u8]) -> Result<bool, Error> {
         let there = self.engine.space.overlapping(AddrRange::sized(addr, 1)).next();
         let Some(mapping) = there.filter(|mapping| mapping.protection.shared) else {
@@ -111,7 +111,8 @@ impl Epoch {
     }
 }
 
-/// Makes a process create a memory file, and returns the descriptor in that process.
+/// Makes a process create a memory file of [`FILE_BYTES`], and returns the descriptor in that
+/// process.
 fn create(tracee: Tracee, pid: Pid, page: Addr) -> Result<u64, Error> {
     let scratch = page.wrapping_add(SCRATCH_OFFSET);
     Memory::open(pid)?.write(scratch, NAME).map_err(failed("write"))?;
@@ -120,7 +121,7 @@ fn create(tracee: Tracee, pid: Pid, page: Addr) -> Result<u64, Error> {
     Ok(fd)
 }
 
-/// Opens the file of a process's descriptor.
+/// Opens the file of a process's descriptor, to read and write it from here.
 fn open(pid: Pid, fd: u64) -> Result<File, Error> {
     let path = format!("/proc/{pid}/fd/{fd}");
     OpenOptions::new().read(true).write(true).open(path).map_err(failed("open"))

@@ -36,7 +36,8 @@ impl Replay {
         bytes
     }
 
-    /// Returns the instruction at an address; `None` if its bytes are none.
+    /// Returns the instruction at an address; `None` if its bytes are unreadable or are no valid
+    /// instruction.
     pub(super) fn insn_at(&self, ip: Addr) -> Option<Insn> {
         decode(&self.bytes_at(ip), ip, ExecMode::Bits64)
     }
@@ -56,7 +57,7 @@ impl Replay {
         Ok(is_tick(&self.bytes_at(ip), ip.0))
     }
 
-    /// Executes one instruction of the loaded thread, which is no entry of the log, with all its
+    /// Executes one instruction of the loaded thread, for which the log has no entry, with all its
     /// iterations, and counts it. Returns false if it faults or traps; a fault is not counted.
     pub(super) fn step_insn(&mut self) -> Result<bool, Error> {
         let repeats = self.insn_at(self.ip()?).is_some_and(|insn| insn.rep);
@@ -91,7 +92,8 @@ impl Replay {
     }
 
     /// Executes one instruction of the loaded thread by a step of the CPU, and counts it or its
-    /// tick. Returns the signal if it faults or traps; a fault is not counted.
+    /// tick. Returns the signal if it faults or traps; a fault is not counted. Drops signals that
+    /// other processes send.
     pub(super) fn step_natively(&mut self) -> Result<Option<SiginfoBytes>, Error> {
         let ip = self.ip()?;
         let is_tick = self.is_tick_here()?;
@@ -123,7 +125,8 @@ impl Replay {
     }
 
     /// Executes instructions of the loaded thread `tid` up to a place that it reaches before its
-    /// next tick. Fails if it does not.
+    /// next tick. If that is amid a REP instruction, also executes the iterations before it
+    /// ([`Self::repeat_iterations`]). Fails if the thread does not reach the place.
     pub(super) fn walk_to(&mut self, tid: Tid, place: PlaceInTick) -> Result<(), Error> {
         let _pinned = PinGuard::begin();
         let ticks = self.ticks;
@@ -168,7 +171,7 @@ impl Replay {
 
     /// Executes the iterations of a REP instruction at `place` that the recorded run executed
     /// before something interrupted it there: until RCX is that of `place`. The position stays the
-    /// same. Does nothing at another instruction.
+    /// same. Does nothing at another instruction. Fails if fewer iterations are left.
     pub(super) fn repeat_iterations(&mut self, tid: Tid, place: PlaceInTick) -> Result<(), Error> {
         let tracee = self.epoch.thread.tracee;
         let before = tracee.registers()?;

@@ -30,8 +30,9 @@ pub(super) enum StraightRun {
 }
 
 impl Replay {
-    /// Executes at most `most` instructions of the loaded thread in one run, up to the one at
-    /// `until`, a hook, a tick or a far branch, none of which it executes. Counts them.
+    /// Executes at most `most` instructions of the loaded thread, and at most 64, in one run, up to
+    /// the one at `until`, a hook, a tick or a far branch, none of which it executes. Counts them.
+    /// While the path of the run is written, executes none.
     pub(super) fn run_straight(
         &mut self,
         most: u64,

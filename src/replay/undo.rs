@@ -8,6 +8,7 @@ use crate::common::{Addr, AddrRange};
 use crate::insn::{MAX_INSN_BYTES, Registers, may_write};
 use crate::recording::log::{Bytes, Write};
 
+/// The number of the extended state (XSAVE area) as a register set of ptrace(2).
 const NT_X86_XSTATE: u32 = 0x202;
 /// The number of ticks that the undo log reaches back.
 const UNDO_TICKS: u64 = 64;

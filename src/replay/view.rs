@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 const FXSAVE_BYTES: usize = 512;
+/// The number of the extended state (XSAVE area) as a register set of ptrace(2).
 const NT_X86_XSTATE: u32 = 0x202;
 
 /// A thread at the replay's position.
@@ -67,8 +68,9 @@ impl Replay {
     }
 
     /// Returns all registers of a thread, and the siginfo of its last signal; `None` if there is no
-    /// such thread. While a thread waits at a glance, its stop not decided yet, returns `None` for
-    /// all threads and requests a full stop ([`Self::needs_stop`]).
+    /// such thread. `orig_rax` is the number of the system call that the thread is in, or all ones.
+    /// While a thread waits at a glance, its stop not decided yet, returns `None` for all threads
+    /// and requests a full stop ([`Self::needs_stop`]).
     pub fn thread(&self, tid: Tid) -> Result<Option<ThreadView>, Error> {
         if let Some(glanced) = &self.glancing {
             glanced.needs_stop.store(true, Ordering::Relaxed);
@@ -111,7 +113,8 @@ impl Replay {
     }
 
     /// Reads the program's memory, up to the first byte that it does not have, or, where it has
-    /// none, memory that is lent to the debugger. Returns the number of bytes that were read.
+    /// none, memory that is lent to the debugger. Returns the number of bytes that were read: 0 for
+    /// a range with a part of the replay's own page.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         let page = self.epoch.page;
         let own = crate::common::AddrRange::sized(page, 4096);
@@ -126,7 +129,7 @@ impl Replay {
     }
 
     /// Returns the program's mappings with their recorded file names, and those of memory that is
-    /// lent to the debugger, by address.
+    /// lent to the debugger, by address. Leaves out the parts into which stacks have not grown.
     pub fn mappings(&self) -> Vec<Mapping> {
         let page = self.epoch.page;
         let swap = |(path, image): (&String, &ImageId)| (image.0.clone(), path.clone());

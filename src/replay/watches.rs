@@ -52,6 +52,7 @@ const PAGE_BYTES: usize = 4096;
 pub(super) struct Watching {
     /// Each watch, with its bytes when they were last compared.
     watches: Vec<(Watch, Vec<u8>)>,
+    /// The debug registers of the process, as they are set for these watches.
     registers: Watched,
     /// The addresses of pages that are write-protected, so that writes to them end a run.
     pages: Vec<u64>,

@@ -70,7 +70,7 @@ impl PathWriter {
     }
 
     /// Writes the threads, the mappings and the changed code of a program that begins. The replay
-    /// is at its first instruction.
+    /// is at its first instruction. Does nothing if no thread is loaded.
     fn begin_program(&mut self) -> Result<(), Error> {
         let Some(tid) = self.replay.epoch.contexts.loaded() else { return Ok(()) };
         let now = self.now();
@@ -181,7 +181,8 @@ impl PathWriter {
         }
     }
 
-    /// Runs the loaded thread to a place before its next tick, and writes its path.
+    /// Runs the loaded thread to a place before its next tick, instruction by instruction, and
+    /// writes its path. Fails if the thread does not reach the place.
     fn walk_to(&mut self, tid: Tid, place: PlaceInTick) -> Result<(), Error> {
         let ticks = self.replay.ticks;
         while self.replay.ip()? != place.ip {
@@ -194,8 +195,9 @@ impl PathWriter {
         self.replay.repeat_iterations(tid, place)
     }
 
-    /// Runs the loaded thread once, and writes its path. If the run ends at an instruction that the
-    /// cache cannot execute, executes that too, unless it has a hook.
+    /// Runs the loaded thread once, and writes its path, with code that changed. If the run ends at
+    /// an instruction that the cache cannot execute, executes that too, unless it has a hook. If it
+    /// ends at a fault, extends a stack, or fails.
     fn run(&mut self, tid: Tid, limit: RerunLimit) -> Result<(), Error> {
         let (now, ip) = (self.now(), self.replay.ip()?.0);
         self.tracer.return_from_kernel(tid, ip, now);
@@ -228,9 +230,9 @@ impl PathWriter {
         self.write_trace(tid)
     }
 
-    /// Executes one instruction of the loaded thread by a step of the CPU, and encodes it. The
-    /// packets around it give its address and that of the next one, so that no loop without packets
-    /// can hide it.
+    /// Executes one instruction of the loaded thread by a step of the CPU, and encodes it. If it
+    /// faults, extends a stack, or fails. The packets around it give its address and that of the
+    /// next one, so that no loop without packets can hide it.
     fn step(&mut self, tid: Tid) -> Result<(), Error> {
         let (now, ip) = (self.now(), self.replay.ip()?);
         self.tracer.enter_kernel(tid, ip.0);
