@@ -80,8 +80,8 @@ pub struct ChartSlice {
 }
 
 impl Asked {
-    /// Draws the calls of all threads. A width or an empty part that is out of range is corrected.
-    /// Returns `None` if the user interrupted it.
+    /// Draws the calls of all threads. Limits the width to 1 to 10 000 columns, and takes an empty
+    /// part for one position. Returns `None` if the user interrupted it.
     pub fn chart(&self, question: ChartQuestion, interrupted: &dyn Fn() -> bool) -> Option<Chart> {
         let width = question.width.clamp(1, WIDTH_LIMIT);
         let to = question.to.max(question.from.saturating_add(1));
@@ -100,7 +100,7 @@ impl Asked {
     }
 
     /// Returns the signals of the sideband, each with the position of the thread's next
-    /// instruction.
+    /// instruction. Leaves out those of threads without a scale.
     fn signals(&self, scales: &HashMap<Tid, Scale<'_>>) -> Vec<(u64, Tid, i32)> {
         let signal = |record: &Record| {
             let Event::Signal { number, .. } = record.event else { return None };
@@ -145,6 +145,7 @@ struct Sample {
     frames: Vec<Frame>,
     /// The address of the instruction, or of one that executed in the same function.
     pc: Option<Addr>,
+    /// True if there are calls deeper than the maximum level.
     has_deeper_calls: bool,
 }
 
@@ -172,7 +173,8 @@ impl ThreadDrawing<'_> {
     }
 
     /// Samples the call stack at the middle of each column in which the thread exists, and makes
-    /// slices of the samples. Returns `None` if the user interrupted it.
+    /// slices of the samples. A column without a new instruction, or with a damaged path, continues
+    /// the slices before it. Returns `None` if the user interrupted it.
     fn draw(&self, names: &mut Names<'_>, interrupted: &dyn Fn() -> bool) -> Option<ChartThread> {
         let (from, to) = self.scale.start_and_end();
         let mut thread = self.new_thread(from, to);

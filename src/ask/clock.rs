@@ -43,8 +43,8 @@ impl TimedPlaces {
     }
 
     /// Returns the last place that begins a tick among those places of a thread for which
-    /// `is_before` holds. The places for which it holds have to precede those for which it does
-    /// not.
+    /// `is_before` holds; `None` if there is none. The places for which it holds have to precede
+    /// those for which it does not.
     pub(super) fn last_tick_start(
         &self,
         tid: Tid,
@@ -136,7 +136,8 @@ impl<'a> Clock<'a> {
     }
 
     /// Returns the position of the thread's instruction `index`, which has to be in the block that
-    /// the walk is at.
+    /// the walk is at. Of a path recording, any instruction will do; after the thread's last one,
+    /// it is the number of all instructions.
     pub(super) fn position(&self, index: u64) -> u64 {
         self.position_after_entries(index, |place| place.index <= index)
     }

@@ -24,8 +24,8 @@ pub struct FileCoverage {
 
 impl Asked {
     /// Returns the coverage of each source file with debug information in the program itself, by
-    /// path. Lines and functions that were not executed are included, with count 0. `None`:
-    /// `interrupted` returned true.
+    /// path. Lines and functions that were not executed are included, with count 0; branches that
+    /// were not executed are left out. `None`: `interrupted` returned true.
     pub fn coverage(
         &self,
         interrupted: &(dyn Fn() -> bool + Sync),

@@ -23,6 +23,7 @@ pub(super) struct ExecutionCounts {
     pub(super) blocks: AddressMap<BlockKey, Block>,
     pub(super) functions: AddressMap<Callee, FunctionCounts>,
     pub(super) stacks: Stacks,
+    /// The number of all instructions.
     pub(super) instructions: u64,
     /// The number of gaps in the path.
     pub(super) gaps: u64,
@@ -32,7 +33,9 @@ pub(super) struct ExecutionCounts {
 #[derive(Debug)]
 pub(super) struct Block {
     key: BlockKey,
+    /// The number of its executions.
     pub(super) count: u64,
+    /// The addresses of its instructions.
     pub(super) addrs: Box<[Addr]>,
     /// The function with the block's first instruction.
     callee: Callee,
@@ -168,7 +171,8 @@ impl ExecutionCounts {
     }
 
     /// Adds the instructions of a stay, if there is one, to the counts of its stack and its
-    /// function.
+    /// function. If this is not the function of the innermost call, the stay counts as a call by
+    /// that; code without symbols counts for it.
     fn end_stay(&mut self, stay: Option<Stay>) {
         let Some(Stay { stack, callee, instructions: insns }) = stay else { return };
         self.instructions += insns;
@@ -187,7 +191,7 @@ impl ExecutionCounts {
         self.functions.entry(callee).or_default().own += insns;
     }
 
-    /// Adds the executions of a block to those of the same block.
+    /// Adds the executions of a block to those of the same block (address, size and exit).
     fn add_block(&mut self, block: Block) {
         let Block { key, count, .. } = block;
         self.blocks.entry(key).or_insert(Block { count: 0, ..block }).count += count;

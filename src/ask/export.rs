@@ -56,7 +56,8 @@ impl Asked {
 }
 
 impl Profile {
-    /// Returns the profile in the format of pprof (profile.proto of google/pprof), not compressed.
+    /// Returns the profile in the format of pprof (profile.proto of google/pprof), not compressed:
+    /// its stacks of functions, without the lines.
     pub fn to_pprof(&self) -> Vec<u8> {
         let mut strings = Strings::default();
         let mut message = Message::default();

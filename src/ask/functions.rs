@@ -56,7 +56,7 @@ impl<'s> Functions<'s> {
         self.at(addr).map(|function| function.name.clone())
     }
 
-    /// Returns the function and line of an address.
+    /// Returns the function and line of an address, as far as they are known.
     pub(super) fn place(&self, addr: Addr) -> Arc<Place> {
         if let Some(known) = self.places.borrow().get(&addr) {
             return known.clone();

@@ -18,8 +18,9 @@ pub(super) struct StoppedThread<'a> {
 }
 
 impl<'a> StoppedThread<'a> {
-    /// Returns the state of the thread that executes next; `None` if there is none. Vector
-    /// registers are read when they are needed.
+    /// Returns the state of the loaded thread ([`Replay::loaded`]): after a seek or at a stop, the
+    /// one that executes next. `None` if no thread is loaded. Vector registers are read when they
+    /// are needed.
     pub(super) fn next(replay: &'a Replay) -> Option<Self> {
         let registers = replay.loaded()?.registers;
         Some(Self { replay, registers, xsave_area: OnceCell::new() })
@@ -57,7 +58,7 @@ impl Machine for StoppedThread<'_> {
     }
 }
 
-/// Moves a replay to a position ([`Position::exact`]).
+/// Moves a replay to a position ([`Position::exact`]); to the end of the run if it is after that.
 pub(super) fn seek(replay: &mut Replay, position: u64) -> Result<(), replay::Error> {
     let (moment, instructions) = Position::parts(position);
     let at = replay.position_of_moment(moment);
@@ -73,7 +74,8 @@ pub(super) fn code_at(replay: &Replay, addr: Addr) -> Vec<u8> {
     code
 }
 
-/// Reads the bytes of a memory range or of a part of a register; `None` if they are unknown.
+/// Reads the bytes of a memory range or of a part of a register; `None` if they are not all known:
+/// of a vector register, only the first 16 bytes are.
 pub(super) fn read_value(state: &StoppedThread<'_>, at: ValuePlace) -> Option<Vec<u8>> {
     match at {
         ValuePlace::Memory(range) => {

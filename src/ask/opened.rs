@@ -37,6 +37,7 @@ pub struct Asked {
     /// The replay of an exact recording; `None` for a path recording. A question that moves it
     /// takes it out and puts it back.
     pub(super) replay: Option<Replay>,
+    /// The symbols of all code that the run mapped.
     pub(super) symbols: Symbols,
 }
 
@@ -66,7 +67,7 @@ impl Asked {
         &self.symbols
     }
 
-    /// Returns the function and line of an address.
+    /// Returns the function and line of an address, as far as they are known.
     pub fn place(&self, addr: Addr) -> Arc<Place> {
         self.functions().place(addr)
     }
@@ -81,7 +82,8 @@ impl Asked {
         Position::text(position, self.is_exact())
     }
 
-    /// Parses a position that [`Self::text_of`] returned, or a user wrote.
+    /// Parses a position that [`Self::text_of`] returned, or a user wrote. Fails with
+    /// [`Error::NoPosition`] if the text is none; does not check whether the run is as long.
     pub fn position_of(&self, text: &str) -> Result<u64, Error> {
         let position = Position::parse(text, self.is_exact());
         position.ok_or_else(|| Error::NoPosition(text.to_owned()))
@@ -145,7 +147,8 @@ impl Asked {
 
     /// Returns the addresses that `code` names, ascending: those at which a line begins
     /// (`FILE:LINE`), those after the prologues of the functions with a name, or an address
-    /// (`0x401136`, or `*0x401136`), which is not checked. Fails if there are none.
+    /// (`0x401136`, or `*0x401136`), which is not checked. Fails with [`Error::NoCode`] if there
+    /// are none.
     pub fn addresses_of_code(&self, code: &str) -> Result<Vec<Addr>, Error> {
         let text = code.strip_prefix('*').unwrap_or(code);
         if let Some(digits) = text.strip_prefix("0x") {

@@ -16,7 +16,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns a place in a function, in the line of a location.
+    /// Returns a place in a function, in the line of a location. Keeps only the file name of the
+    /// location's path.
     pub fn new(function: Option<Arc<str>>, location: Option<Location>) -> Self {
         let line = location.map(|location| {
             let name = Path::new(&*location.file).file_name();

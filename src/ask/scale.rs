@@ -51,7 +51,8 @@ impl Asked {
 
 impl Scale<'_> {
     /// Returns the position of the thread's instruction `index`, or that after its last instruction
-    /// if its path ends before.
+    /// if its path ends before. In an exact recording, an instruction before the first known place
+    /// gets the position of that; 0 if there is no place.
     pub(super) fn position_of(&self, index: u64) -> u64 {
         match self {
             Self::Exact { intervals, count } => {
@@ -85,7 +86,8 @@ impl Scale<'_> {
         }
     }
 
-    /// Returns the position at which the thread begins, and that after its last instruction.
+    /// Returns the position at which the thread begins, and that after its last instruction; zeros
+    /// if an exact recording has no place of the thread.
     pub(super) fn start_and_end(&self) -> (u64, u64) {
         match self {
             Self::Exact { intervals, .. } => (

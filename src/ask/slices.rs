@@ -21,7 +21,8 @@ pub(super) struct SlicedThread {
 }
 
 /// An event of a thread at time `at`: a call begins, the innermost open call ends, a system call,
-/// or a gap.
+/// or a gap. `position` is where a user finds it in the recording; in a path recording, it is the
+/// time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SliceEvent {
     Begin { at: u64, position: u64, function: Arc<str> },

@@ -70,12 +70,14 @@ impl Stacks {
         self.all.get(number).map(|stack| stack.callee)
     }
 
-    /// Returns the number of the caller's stack; `None` for an outermost function.
+    /// Returns the number of the caller's stack; `None` for an outermost function, or if there is
+    /// no such stack.
     pub(super) fn parent(&self, number: usize) -> Option<usize> {
         self.all.get(number)?.parent
     }
 
     /// Adds to the number of instructions that the innermost function of a stack executed itself.
+    /// Does nothing if there is no such stack.
     pub(super) fn count_own(&mut self, number: usize, instructions: u64) {
         if let Some(stack) = self.all.get_mut(number) {
             stack.own += instructions;

@@ -129,7 +129,8 @@ impl<T> Tracker<T> {
     }
 
     /// Processes an event. If it interrupts an instruction, the path had reached that: a call or
-    /// return that led there is complete before the event.
+    /// return that led there is complete before the event. After other events and gaps, the next
+    /// block shows the changes.
     #[inline(never)]
     fn process_event(
         &mut self,
@@ -205,7 +206,8 @@ impl<T> Tracker<T> {
         self.begin(entry, arrival.ip, arrival.index, changed);
     }
 
-    /// Begins an activation at the thread's instruction `index`, which is at `ip`.
+    /// Begins an activation at the thread's instruction `index`, which is at `ip`. Keeps it open
+    /// unless `changed` skips it, or too many are open.
     fn begin(
         &mut self,
         entry: EntryKind,

@@ -44,7 +44,8 @@ impl PathItem<'_> {
         }
     }
 
-    /// Returns the position of the instruction at [`Self::ip`].
+    /// Returns the position of the block's first instruction; for an event or a gap, that of the
+    /// thread's next instruction, before the entries of the log there.
     pub(super) fn position(&self) -> u64 {
         match self.visit {
             Visit::Block { index, .. } => self.clock.position(*index),
@@ -56,8 +57,8 @@ impl PathItem<'_> {
 }
 
 impl ThreadPath<'_> {
-    /// Walks the whole path: calls `visitor` with each item until it breaks. Returns `Break` if it
-    /// broke.
+    /// Walks the whole path from its beginning: calls `visitor` with each item until it breaks.
+    /// Returns `Break` if it broke.
     pub(super) fn walk(
         &self,
         functions: &Functions<'_>,

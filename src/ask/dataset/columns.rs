@@ -43,7 +43,8 @@ impl Cell {
     }
 }
 
-/// The waiting cells of a column.
+/// The waiting cells of a column, in the type in which Parquet stores them; `Small` are integers of
+/// 32 bits.
 enum Values {
     Small(Vec<i32>),
     Integers(Vec<i64>),

@@ -101,9 +101,10 @@ impl Asked {
 }
 
 impl LogReader<'_> {
-    /// Passes on the rows of earlier entries, and that of the system call of thread `tid` at
-    /// position `at` of the path, unless a later entry has its result: then the row waits in
-    /// `open`.
+    /// Passes on the rows of signals and returns of earlier entries, and the row of the system call
+    /// of thread `tid` at position `at` of the path, unless a later entry has its result: then the
+    /// row waits in `open`. Skips calls of the log that the path does not have, such as those in
+    /// the vsyscall page. The row has no number and no result if the log does not have the call.
     fn write_call(&mut self, at: u64, tid: Tid, sink: Sink<'_>) -> Result<(), Error> {
         let (moment, _) = Position::parts(at);
         while let Some(logged) = self.next_call(moment, sink)? {
@@ -189,8 +190,8 @@ impl LogReader<'_> {
         }
     }
 
-    /// Reads the rest of the log, and passes on the rows of its signals and returns, and of the
-    /// calls that do not return.
+    /// Reads the rest of the log, and passes on the rows of its signals and returns, and then those
+    /// of the calls that do not return, by thread.
     fn write_rest(mut self, sink: Sink<'_>) -> Result<(), Error> {
         while self.next_call(u64::MAX, sink)?.is_some() {}
         let mut open: Vec<(Tid, (u64, u64))> = self.open.drain().collect();

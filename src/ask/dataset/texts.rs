@@ -14,7 +14,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Returns the cell of a text.
+    /// Returns the cell of a text ([`Cell::text`]): the same one for each clone of the `Arc`.
     pub(super) fn cell(&mut self, text: &Arc<str>) -> Cell {
         if self.known.len() >= MOST {
             self.known.clear();

@@ -18,6 +18,7 @@ pub(super) trait Item: Copy {
 pub(super) trait Items {
     type Item: Item;
 
+    /// Takes the next item; `None` at the end of the path.
     fn next(&mut self) -> Option<Self::Item>;
 
     /// Puts the last items back, in their order.
@@ -115,6 +116,7 @@ impl<'a, S: Items> Side<'a, S> {
         self.kept.last().map(|last| self.level(*last))
     }
 
+    /// Puts back the items from the first one at a place of the activation on, so that it is next.
     fn put_back_from(&mut self, key: u64) {
         if let Some(first) = self.places.get(&key) {
             self.items.put_back(&self.kept[*first..]);

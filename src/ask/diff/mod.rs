@@ -96,8 +96,9 @@ pub struct Compared {
 type Sink<'a> = &'a mut dyn FnMut(Difference) -> Result<ControlFlow<()>, Error>;
 
 impl Pair<'_> {
-    /// Compares the runs, and passes each difference to `sink`, until `sink` breaks or
-    /// `interrupted` returns true.
+    /// Compares the runs, thread by thread, and passes each difference to `sink`, until `sink`
+    /// breaks or `interrupted` returns true. A thread without a partner in the other run is only
+    /// counted, as is a difference in a library, unless `with_libraries`.
     pub fn compare(
         &mut self,
         sink: Sink<'_>,
@@ -277,6 +278,7 @@ fn cause(at: &[Stretch; 2], next: &[Option<Stretch>; 2]) -> Cause {
     }
 }
 
+/// Returns the section of mapped code or data with an address, at the end of the run.
 fn section_at(run: &Asked, addr: Addr) -> Option<&Section> {
     run.timeline.images().last()?.section_at(addr)
 }
@@ -286,7 +288,8 @@ fn program_of(run: &Asked) -> &str {
     &run.timeline.reader().manifest().program
 }
 
-/// Returns the names, without directories, of the files whose mapped code is the same in both runs.
+/// Returns the names, without directories, of the files of which a section of code, as it is mapped
+/// at the end, is the same in both runs.
 fn same_files(good: &Asked, bad: &Asked) -> BTreeSet<String> {
     let code = |run: &Asked| -> Vec<(String, Bytes)> {
         let image = run.timeline.images().last();

@@ -246,7 +246,8 @@ struct Depths {
     shifts: Vec<(usize, usize)>,
     /// The kind of exit of the last block.
     left: Option<Exit>,
-    /// Of the last block: its counted depth, the start of its function, and its corrected depth.
+    /// Of the last block: its depth as calls and returns count it, the start of its function, and
+    /// its corrected depth.
     last: (usize, Option<Addr>, usize),
 }
 
@@ -312,6 +313,7 @@ impl Sender {
         self.chunk.stretches.last_mut()
     }
 
+    /// Sends the chunk, and begins another one. Breaks if the receiver is gone.
     fn flush(&mut self) -> ControlFlow<()> {
         let next = Chunk { keys: Vec::with_capacity(CHUNK), stretches: Vec::with_capacity(CHUNK) };
         match self.chunks.send(std::mem::replace(&mut self.chunk, next)) {

@@ -239,7 +239,8 @@ enum Descriptor {
 }
 
 /// Reads the log up to entry `before`, and returns the last system call that returned descriptor
-/// `fd`.
+/// `fd`. Returns `Unknown` if a later call may have written descriptors to memory, this one or
+/// others. Ignores close(2): the descriptor is open at that entry.
 fn opening_call(mut cursor: Cursor, fd: i32, before: u64) -> Result<Descriptor, replay::Error> {
     let mut opened_by = Descriptor::Opened(None);
     // The system calls that have not returned: other threads run in between.
@@ -269,7 +270,8 @@ fn opening_call(mut cursor: Cursor, fd: i32, before: u64) -> Result<Descriptor, 
     Ok(opened_by)
 }
 
-/// Reads a text that ends with a zero byte; `None` if it is unreadable or longer than a path.
+/// Reads a text that ends with a zero byte, and replaces what is not UTF-8; `None` if it is
+/// unreadable or longer than a path.
 fn text_at(replay: &Replay, addr: u64) -> Option<String> {
     let mut bytes = vec![0; LONGEST_PATH_BYTES];
     let known = replay.read(Addr(addr), &mut bytes);

@@ -174,7 +174,8 @@ struct OriginSearch<'a> {
 
 impl OriginSearch<'_> {
     /// Moves to the position of a question, and passes the steps from there to the origin to
-    /// `sink`: first the value itself. Ends without an error if the user interrupts it.
+    /// `sink`: first the value itself. Ends without an error if the user interrupts it. Fails if
+    /// the position is after the end of the run, or the value is in unreadable memory.
     fn follow(&mut self, question: &OriginQuestion<'_>, sink: Sink<'_>) -> Result<(), Error> {
         match question.at {
             Some(position) => {
@@ -429,8 +430,8 @@ impl OriginSearch<'_> {
         Ok(thread.and_then(|thread| read_value(&StoppedThread::of_thread(self.replay, thread), at)))
     }
 
-    /// Returns the part of a value that the next entry of the log writes, or all of the value if
-    /// the entry writes none of it.
+    /// Returns the first part of a value that the next entry of the log writes, or all of the value
+    /// if the entry writes none of it, or the value is in a register.
     fn written_by_entry(&mut self, wanted: ValuePlace) -> Result<ValuePlace, Error> {
         let ValuePlace::Memory(range) = wanted else { return Ok(wanted) };
         let next = self.replay.next_entry()?;

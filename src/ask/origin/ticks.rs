@@ -26,8 +26,9 @@ struct Interval {
     range: Range<u64>,
     /// The first moment of the interval.
     first: u64,
-    /// The last moment before the next entry of any thread, or of the run: the interval starts end
-    /// with the moment after it, so this is finite for every instruction of the path.
+    /// The last moment of the interval: before the next entry of any thread, or the last one of the
+    /// run. The interval starts end with the moment after the run, so each instruction of the path
+    /// has one.
     last: u64,
 }
 

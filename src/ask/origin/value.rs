@@ -97,9 +97,9 @@ impl OriginSearch<'_> {
         mappings.filter(|mapping| mapping.name == program).map(|mapping| mapping.range).collect()
     }
 
-    /// Returns the memory or register that holds a value; of memory, 8 bytes if the size of the
-    /// value is unknown. Fails if the value is in several parts or not there. `pc` is for the
-    /// error.
+    /// Returns the memory or register that holds a value: 8 bytes if the size of the value is
+    /// unknown, and at most 64 KiB. Fails if the value is in several parts or not there. `pc` is
+    /// for the error.
     fn value_place(&self, located: &Located, pc: Addr) -> Result<ValuePlace, Error> {
         let size_bytes = located.size_bytes.unwrap_or(8).clamp(1, LARGEST_VALUE_BYTES);
         match located.home.pieces.as_slice() {
