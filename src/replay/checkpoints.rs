@@ -23,7 +23,9 @@ pub(super) struct Checkpoint {
     /// The engine's own state of the process.
     copied: CopyState,
     contexts: Contexts,
+    /// The memory files of the copy.
     shared: SharedFiles,
+    /// The place at which it continues in the log.
     cursor: Cursor,
 }
 

@@ -277,7 +277,8 @@ impl Replay {
     }
 
     /// Makes a call that changes mappings, and returns its result. Refuses (`ENOSYS`) one that maps
-    /// a file or shared memory, or maps at a fixed address. Fails for the replay's own memory.
+    /// a file or shared memory, maps at a fixed address, or needs memory that is not of the core
+    /// file. Fails for the replay's own memory.
     fn change_mappings(&mut self, number: u64, args: [u64; 6]) -> Result<i64, Error> {
         let [start, size, protection, fourth, ..] = args;
         let range = AddrRange::sized(Addr(start), size);

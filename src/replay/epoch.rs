@@ -24,7 +24,9 @@ pub(super) struct Epoch {
     /// The page that the replay adds to the program's memory: its own SYSCALL instruction, and
     /// scratch space for arguments.
     pub(super) page: Addr,
+    /// The program's threads.
     pub(super) contexts: Contexts,
+    /// The files of the memory that the program maps shared.
     pub(super) shared: SharedFiles,
     /// The ranges into which stacks may still grow. Each ends at the lowest page that its stack had
     /// when it was mapped, and is mapped already, with the stack's protection.

@@ -227,7 +227,8 @@ impl Replay {
     }
 
     /// Runs until the next entry of the log is one of thread `tid`, so that it executes next.
-    /// Returns what ended the run before that, if something did.
+    /// Returns what ended the run before that, if something did; for a thread that executes nothing
+    /// any more, the end of the run.
     fn run_until_thread_is_next(
         &mut self,
         tid: Tid,

@@ -21,7 +21,9 @@ pub(super) const STACK_GAP_BYTES: u64 = 1 << 20;
 /// A process that has none of the program's memory yet.
 struct EmptyProcess {
     pid: Pid,
+    /// The page with the replay's own code.
     page: Addr,
+    /// The kind of translated code that it will run.
     code: CodeKind,
     /// The addresses that are kept free for the program's mappings.
     reserved: Vec<AddrRange>,

@@ -43,7 +43,7 @@ impl Replay {
     }
 
     /// Returns the hook of the loaded thread's next instruction, if it has one: the log has its
-    /// result.
+    /// result. A call of the vsyscall page counts as a system call.
     pub(super) fn hook_here(&self) -> Result<Option<Hook>, Error> {
         let registers = self.epoch.thread.tracee.registers()?;
         // There is no code in the vsyscall page.
