@@ -211,8 +211,9 @@ impl Epoch {
         Ok(())
     }
 
-    /// Applies the recorded effects of a system call: changes of mappings, writes, permissions, and
-    /// the registers of its thread after it.
+    /// Applies the recorded effects of a system call: changes of mappings, writes, the permission
+    /// to use XSAVE components, and the registers of its thread after it. These are the recorded
+    /// ones, or, for most calls, follow from the registers before it and the result.
     fn apply_call_effects(
         &mut self,
         tid: Tid,

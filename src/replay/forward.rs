@@ -37,7 +37,7 @@ impl Replay {
         Ok(found)
     }
 
-    /// Calls `act` while memory is watched, and returns its result.
+    /// Calls `act` while memory is watched, then clears the debug registers. Returns its result.
     fn with_watches<T>(
         &mut self,
         watches: &[Watch],

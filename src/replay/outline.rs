@@ -325,7 +325,7 @@ impl Outline {
         (entry >= first).then(|| (entry, cursor.clone()))
     }
 
-    /// Forgets the keyframe after `entry` entries, so that no move loads it.
+    /// Forgets the keyframe after `entry` entries, if there is one, so that no move loads it.
     pub(super) fn forget_keyframe(&mut self, entry: u64) {
         self.keyframes.remove(&entry);
     }

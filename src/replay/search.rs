@@ -394,8 +394,8 @@ impl Replay {
         Ok(Searched::All(hits))
     }
 
-    /// Returns the position halfway from the current one to `end`; `None` if that is near, or in
-    /// another program.
+    /// Returns the position halfway, in moments, from the current one to `end`; `None` if that is
+    /// near, or in another program.
     fn halfway_to(&self, end: Position) -> Option<Position> {
         let (here, end) = (self.moment(self.position()), self.moment(end));
         let half = end.saturating_sub(here) / 2;

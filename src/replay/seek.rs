@@ -140,8 +140,8 @@ impl Replay {
     }
 
     /// Switches to the last checkpoint or keyframe at or before a position of the loaded program,
-    /// unless the replay is between the two and the keyframe saves little. Returns true if it
-    /// switched.
+    /// unless the replay is between the two and the keyframe saves little. If there is no
+    /// checkpoint, loads another process ([`Self::load_before`]). Returns true if it switched.
     fn switch_to_nearest_before(&mut self, target: Position) -> Result<bool, Error> {
         let checkpoint = self.epoch.checkpoints.last_at_or_before(target);
         let here = self.position();

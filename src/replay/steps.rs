@@ -51,7 +51,7 @@ impl Replay {
         Ok(call.or_else(|| self.epoch.engine.hook_at(&registers)))
     }
 
-    /// Returns true if the loaded thread's next instruction is a tick.
+    /// Returns true if the loaded thread's next instruction is a tick; false if it is unreadable.
     pub(super) fn is_tick_here(&self) -> Result<bool, Error> {
         let ip = self.ip()?;
         Ok(is_tick(&self.bytes_at(ip), ip.0))

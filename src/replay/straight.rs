@@ -60,7 +60,8 @@ impl Replay {
     }
 
     /// Returns the addresses of at most `most` next instructions of the loaded thread, up to
-    /// `until`, a hook, a tick or a far branch; and last, the address where these lead.
+    /// `until`, a hook, a tick, a far branch or bytes that do not decode; and last, the address
+    /// where these lead. So there is always one.
     fn addresses_ahead(&self, most: usize, until: Option<Addr>) -> Result<Vec<Addr>, Error> {
         let mut ip = self.ip()?;
         let mut path = vec![ip];

@@ -100,7 +100,8 @@ impl Replay {
     }
 
     /// Loads a keyframe into a second process, compares it with the replay, which is at the same
-    /// position, and adds the differences to the verdict.
+    /// position, and adds the differences to the verdict. Only counts a keyframe that cannot be
+    /// loaded.
     fn compare_keyframe(&mut self, entry: u64, verdict: &mut Verdict) -> Result<(), Error> {
         let reserved = self.outline.ranges_of(self.number);
         let loaded = LoadingKeyframe::load(entry, &self.reader, self.code, reserved);

@@ -41,8 +41,8 @@ impl Replay {
         Ok(executes && addrs.contains(&Addr(thread.registers.rip)))
     }
 
-    /// Returns the thread whose registers the process holds, with its general registers only. Also
-    /// works while it waits at a glance.
+    /// Returns the thread whose registers the process holds, with its general registers only;
+    /// `None` if there is none. Also works while it waits at a glance.
     pub fn loaded(&self) -> Option<ThreadView> {
         let tid = self.epoch.contexts.loaded()?;
         if let Some(glanced) = &self.glancing {
