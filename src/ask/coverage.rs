@@ -89,7 +89,7 @@ impl Asked {
     }
 }
 
-/// Adds `file` and `line` to `lines` for each executed instruction in a range of code.
+/// Sets the entry in `lines` of each executed instruction in a range of code to `file` and `line`.
 fn add_lines(
     lines: &mut HashMap<Addr, (Arc<str>, u32)>,
     range: &AddrRange,

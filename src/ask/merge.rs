@@ -56,8 +56,8 @@ impl<T> Sender<T> {
         if self.steps < MOST_STEPS { ControlFlow::Continue(()) } else { self.flush(position()) }
     }
 
-    /// Sends the collected events, even if there are none. Later events must not be before
-    /// `lower_bound`.
+    /// Sends the collected events, even if there are none; blocks while too many chunks wait. Later
+    /// events must not be before `lower_bound`. Breaks if the receiver is gone.
     fn flush(&mut self, lower_bound: u64) -> ControlFlow<()> {
         self.steps = 0;
         let events = std::mem::take(&mut self.events);

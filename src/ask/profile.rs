@@ -70,7 +70,8 @@ impl Asked {
         Ok(Some(Profile { instructions, gaps, functions, lines, stacks }))
     }
 
-    /// Returns the lines that were executed, in descending order of their instructions.
+    /// Returns the lines that were executed, in descending order of their instructions. Leaves out
+    /// instructions without a line.
     fn line_costs(&self, counts: &ExecutionCounts) -> Vec<LineCost> {
         let mut lines: HashMap<(Arc<str>, u32, Arc<str>), u64> = HashMap::new();
         let functions = self.functions();

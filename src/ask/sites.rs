@@ -17,9 +17,9 @@ pub(super) struct Sites {
 }
 
 impl Asked {
-    /// Walks all paths, and collects the sites of the calls of the wanted functions: a replay has
-    /// to stop there to read arguments and returned values. If `interrupted` returns true, some are
-    /// missing.
+    /// Walks all paths, and collects where the calls of the wanted functions begin and return to: a
+    /// replay has to stop there to read arguments and returned values. If `interrupted` returns
+    /// true, some are missing.
     pub(super) fn sites(&self, wanted: &WantedFunctions, interrupted: &dyn Fn() -> bool) -> Sites {
         let mut sites = Sites::default();
         let add = |of_thread: Sites| {

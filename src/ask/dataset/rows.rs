@@ -38,7 +38,7 @@ pub(super) fn place_cells(place: Option<&Place>, texts: &mut Texts) -> [Cell; 3]
     ]
 }
 
-/// Returns the row of a call.
+/// Returns the row of a call. Its arguments are a JSON object; facts that are unknown are null.
 pub(super) fn call_row(call: &Call, is_exact: bool, texts: &mut Texts) -> Vec<Cell> {
     let how = match call.how {
         CallKind::Call => "call",
@@ -140,7 +140,8 @@ pub(super) fn thread_rows(asked: &Asked) -> Vec<Vec<Cell>> {
     asked.tids().into_iter().map(row).collect()
 }
 
-/// Returns the row of the run. `build` is the SHA-256 hash of the program's file.
+/// Returns the row of the run. `build` is the SHA-256 hash of the program's file, null if that is
+/// not stored. The exit status, the signal and the duration are null if the end was not recorded.
 pub(super) fn run_row(asked: &Asked) -> Vec<Cell> {
     let reader = asked.replay.as_ref().map_or(asked.timeline.reader(), |replay| replay.reader());
     let manifest = reader.manifest();

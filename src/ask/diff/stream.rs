@@ -186,7 +186,9 @@ impl Keys<'_> {
         key
     }
 
-    /// Returns the number of an address's key, and true if no two instructions have this number.
+    /// Returns the number of an address's key, and true if no two instructions have this number. It
+    /// is made of the offset in a file that is the same in both recordings, of the function and the
+    /// line in another file, or of the address.
     fn find(&self, addr: Addr) -> (u64, bool) {
         let section = self.image.and_then(|image| image.section_at(addr));
         match section.and_then(name_of) {

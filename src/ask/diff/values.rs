@@ -28,7 +28,8 @@ struct Deciding {
 
 impl Comparison<'_> {
     /// Returns the values that decided the branch at the end of a stretch: each with its name, and
-    /// with its text in both runs. Leaves out those known in one run only. Moves the replays.
+    /// with its text in both runs, first those that differ. Leaves out those known in one run only.
+    /// Moves the replays.
     pub(super) fn values(
         &self,
         replays: [&mut Replay; 2],

@@ -142,7 +142,7 @@ enum LastWrite {
 
 impl Asked {
     /// Follows a value back to its origin, and passes each step to `sink`, until `sink` breaks or
-    /// `interrupted` returns true. Fails if only the path was recorded.
+    /// `interrupted` returns true. Fails if only the path was recorded, or the value is not there.
     pub fn origin(
         &mut self,
         question: &OriginQuestion<'_>,
@@ -326,7 +326,7 @@ impl OriginSearch<'_> {
     /// returns it. First skips functions that were called and have returned, as they preserve some
     /// registers; if the register does not have its present value after the instruction found, one
     /// of them changed it, and the search begins again without skipping. `Lost` if the value
-    /// differs then too.
+    /// differs then too, or the path has a gap there. `Input` if no instruction wrote the register.
     fn writer_of_register(&mut self, tid: Tid, part: RegisterPart) -> Result<LastWrite, Error> {
         let Some(places) = self.asked.places.as_ref() else { return Err(Error::NoValues) };
         if part.of.vector_number().is_some() && part.offset + part.size_bytes > XMM_BYTES {
