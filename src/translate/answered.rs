@@ -31,8 +31,8 @@ impl Answers {
         Self { most, most_bytes, ..Self::default() }
     }
 
-    /// Adds an answer: the call's result, and the memory that it writes. Returns false, and adds
-    /// nothing, if there is no room for it.
+    /// Adds an answer: the call's result, and the memory that it writes, without empty writes.
+    /// Returns false, and adds nothing, if there is no room for it.
     pub fn push<'a>(
         &mut self,
         result: i64,
@@ -61,7 +61,7 @@ impl Answers {
         fits
     }
 
-    /// Removes the last answer.
+    /// Removes the last answer, if there is one.
     pub fn pop(&mut self) {
         if let Some(start) = self.starts.pop() {
             self.bytes.truncate(start);

@@ -13,7 +13,7 @@ pub struct Module {
     pub range: AddrRange,
     /// The offset in the file of the first byte.
     pub offset: u64,
-    /// The name of the file's content.
+    /// The identifier of the file's content, which its name and place do not change.
     pub file: String,
 }
 

@@ -263,7 +263,7 @@ impl Emitter {
         self.put(&[0x4d, 0x8d, 0x5b, ticks.wrapping_neg()]);
     }
 
-    /// Pads with INT3 up to a multiple of `alignment`.
+    /// Pads with INT3 until the number of bytes is a multiple of `alignment`.
     pub(super) fn pad(&mut self, alignment: usize) {
         while !self.bytes.len().is_multiple_of(alignment) {
             self.put(&[0xcc]);

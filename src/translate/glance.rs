@@ -71,7 +71,7 @@ pub(super) fn emit_glance(emitter: &mut Emitter, handling: CallHandling, ip: u64
 }
 
 /// Emits pushes of the flags, the registers, the base of FS and the program's instruction pointer
-/// to the thread's area.
+/// to the thread's area. Where programs cannot read the base of FS, RAX is in its place.
 fn emit_pushes(emitter: &mut Emitter, handling: CallHandling, ip: u64) {
     emitter.store(Gpr::Rsp, slots::RSP);
     emitter.load(Gpr::Rsp, slots::GLANCE_STACK);
@@ -111,9 +111,9 @@ fn emit_push_or_pop(emitter: &mut Emitter, opcode: u8, register: u8) {
 }
 
 /// Emits the wait for an answer, which is in EAX then. If none arrived in time, EAX is
-/// [`GLANCE_POSTED`], the slot is 0, and a later answer is too late.
+/// [`GLANCE_POSTED`], the slot is 0, and a later answer is too late. Changes ECX and the flags.
 fn emit_wait(emitter: &mut Emitter) {
-    // mov ecx, looks
+    // mov ecx, reads
     emitter.put(&[0xb9]);
     emitter.put_u32(ANSWER_READS);
     let again = emitter.len();

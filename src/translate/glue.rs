@@ -33,9 +33,9 @@ pub struct GlueRegisters {
 }
 
 impl GlueRegisters {
-    /// Executes the instruction at RIP, with its stores to memory; `tsc` is the result of RDTSC.
-    /// Returns false and leaves the registers unchanged if the instruction is not glue or needs
-    /// unmapped memory.
+    /// Executes the instruction at RIP, with its stores to memory. `tsc` is the result of RDTSC; a
+    /// SYSCALL fails with ENOSYS, and an INT3 does nothing. Returns false and leaves the registers
+    /// unchanged if the instruction is not glue or needs unmapped memory.
     pub fn step(&mut self, memory: &impl GlueMemory, tsc: u64) -> bool {
         let mut next = *self;
         let done = next.execute(memory, tsc).is_some();
@@ -113,8 +113,8 @@ impl GlueRegisters {
         Some(())
     }
 
-    /// Executes REP MOVSB upwards, of at most 0xffff bytes. Returns `None` if it cannot be
-    /// executed.
+    /// Executes all repetitions of REP MOVSB, upwards. Leaves RIP as it is. Returns `None`, with no
+    /// register changed, if they are more than 0xffff, or if memory is not mapped.
     pub fn copy(&mut self, memory: &impl GlueMemory) -> Option<()> {
         let mut bytes = vec![0; usize::from(u16::try_from(self.rcx).ok()?)];
         if !memory.read(self.rsi, &mut bytes) || !memory.write(self.rdi, &bytes) {
@@ -147,7 +147,8 @@ impl GlueRegisters {
         insn.virtual_address(number, 0, |register, _, _| self.register(register))
     }
 
-    /// Returns the value of an operand: a register, memory or an immediate.
+    /// Returns the value of an operand: a register, memory or an immediate; `None` if glue uses no
+    /// such operand, or if the memory is not mapped.
     fn operand(&self, insn: &Instruction, number: u32, memory: &impl GlueMemory) -> Option<u64> {
         match insn.op_kind(number) {
             OpKind::Register => {

@@ -67,8 +67,8 @@ impl Heat {
         self.exits.clear();
     }
 
-    /// Forgets what samples showed of the superblock at `start`, if it is hot, and of the branches
-    /// of its path, since its code has changed.
+    /// Forgets that the superblock at `start` is hot, and the usual outcomes of the branches of its
+    /// path, since its code has changed. Does nothing if it is not hot.
     pub(super) fn forget_path(&mut self, start: u64, path: &[Step]) {
         if self.starts.remove(&start) {
             for step in path {
@@ -79,10 +79,11 @@ impl Heat {
 }
 
 impl<M: CacheMemory> Translator<M> {
-    /// Finds the hot superblocks in a sample of records, which has the number of records of each
-    /// edge. Drops those that are worth retranslating, and returns their number. They are
-    /// retranslated when a thread next reaches them. Each superblock is lengthened once and each
-    /// branch changes direction once, so repeated calls converge.
+    /// Finds the hot superblocks, with at least one record in [`HOT_SHARE`], in a sample of records,
+    /// which has the number of records of each edge. Drops those that are worth retranslating, and
+    /// returns how many it dropped. They are retranslated when a thread next reaches them. Each
+    /// superblock is lengthened once and each branch changes direction once, so repeated calls
+    /// converge.
     pub fn learn_from_records(&mut self, sample: &AddressMap<u32, u64>) -> usize {
         let hot_from = (sample.values().sum::<u64>() / HOT_SHARE).max(1);
         let mut by_superblock: AddressMap<u32, Vec<(Edge, u64)>> = AddressMap::default();

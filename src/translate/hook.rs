@@ -31,8 +31,8 @@ pub enum Hook {
     /// XBEGIN, XEND, XABORT, XTEST and the like: write RAX, flags. A single step aborts a
     /// transaction at once.
     Transaction,
-    /// Loads of a segment register but SS, by the kernel's descriptors: write the segment register,
-    /// its base, and their operands.
+    /// LFS, LGS, LSS, and MOV and POP to a segment register but SS, by the kernel's descriptors:
+    /// write the segment register, its base, and their operands.
     SegmentLoad,
     /// SGDT, SIDT, SLDT, STR, SMSW: write their operand, a register or memory.
     SystemRegister,

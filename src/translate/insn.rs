@@ -29,6 +29,7 @@ pub(super) enum Treatment {
         target: u64,
     },
     Return {
+        /// The number of bytes that it removes from the stack besides the return address.
         extra_bytes: u16,
     },
     /// A near jump or call through a register or memory operand.
@@ -81,7 +82,8 @@ impl<'a> InsnDecoder<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DisplacementOffset(pub(super) usize);
 
-/// Returns how the translator treats an instruction, whether it has a hook or not.
+/// Returns how the translator treats an instruction, without regard to its hook: the caller leaves
+/// instructions with a hook to the tracer.
 pub(super) fn treatment_of(insn: &Instruction) -> Treatment {
     if must_stay(insn) {
         return Treatment::Native;
@@ -111,7 +113,8 @@ pub(super) fn treatment_of(insn: &Instruction) -> Treatment {
     }
 }
 
-/// Returns the treatment of a conditional branch, by its size and the flags that it tests.
+/// Returns the treatment of a conditional branch: by its condition if it tests flags; as a branch
+/// with a short displacement if it tests RCX; [`Treatment::Native`] for XBEGIN.
 fn conditional(insn: &Instruction) -> Treatment {
     let target = insn.near_branch_target();
     if insn.is_jcc_short_or_near() {
@@ -150,8 +153,8 @@ fn encoding_of(insn: &Instruction) -> Option<u8> {
     })
 }
 
-/// Returns true for instructions that cannot be translated: those that use GS, which translated
-/// code owns, and those of transactions, which would abort at the tracer's first intervention.
+/// Returns true if an instruction cannot be translated: it uses GS, which translated code owns, or
+/// is of a transaction, which would abort at the tracer's first intervention.
 fn must_stay(insn: &Instruction) -> bool {
     let memory = insn.op_kinds().any(|kind| kind == OpKind::Memory || is_string(kind));
     let by_gs = insn.segment_prefix() == Register::GS && memory;

@@ -49,7 +49,8 @@ impl Links {
         u32::try_from(self.exits.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Returns all exits, each with the number of the superblock that it leaves.
+    /// Returns all exits, those of dropped superblocks included, each with the number of the
+    /// superblock that it leaves.
     pub(super) fn exits(&self) -> impl Iterator<Item = (u32, Exit)> {
         self.exits.iter().map(|linked| (linked.superblock, linked.exit))
     }
@@ -61,12 +62,14 @@ impl Links {
         linked.rest = std::mem::replace(list, ExitList(Some(number)));
     }
 
-    /// Removes and returns the exits that wait for the superblock of `target`.
+    /// Removes and returns the exits that wait for the superblock of `target`; an empty list if
+    /// there are none.
     pub(super) fn take_waiting(&mut self, target: u64) -> ExitList {
         self.waiting.remove(&target).unwrap_or_default()
     }
 
-    /// Removes the first exit from a list and returns it, with its number.
+    /// Removes the first exit from a list and returns it, with its number; `None` if the list is
+    /// empty.
     pub(super) fn pop(&self, list: &mut ExitList) -> Option<(u32, LinkedExit)> {
         let number = list.0?;
         let linked = *self.exits.get(number as usize)?;

@@ -29,7 +29,8 @@ pub(super) fn put_number(to: &mut Vec<u8>, mut number: u64) {
     to.push(number.to_le_bytes()[0]);
 }
 
-/// Removes a number from the front of `bytes`; `None` if they end before it.
+/// Removes a number from the front of `bytes`; `None` if they end in it, or if it has more than 10
+/// bytes.
 pub(super) fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..u64::BITS).step_by(7) {
@@ -49,7 +50,8 @@ pub(super) fn put_distance(to: &mut Vec<u8>, from: u64, addr: u64) {
     put_number(to, ((distance << 1) ^ (distance >> 63)).cast_unsigned());
 }
 
-/// Removes a distance from the front of `bytes`. Returns the address at that distance from `from`.
+/// Removes a distance from the front of `bytes`. Returns the address at that distance from `from`;
+/// `None` where [`take_number`] does.
 pub(super) fn take_distance(bytes: &mut &[u8], from: u64) -> Option<u64> {
     let number = take_number(bytes)?;
     Some(from.wrapping_add((number >> 1) ^ (number & 1).wrapping_neg()))
@@ -73,7 +75,7 @@ pub(super) fn put_path(to: &mut Vec<u8>, start: u64, path: &[Step]) {
     }
 }
 
-/// The steps of a packed path.
+/// The steps of a path that [`put_path`] packed. They end early if the bytes are damaged.
 #[derive(Clone, Debug)]
 pub(super) struct Steps<'a> {
     bytes: &'a [u8],
@@ -81,7 +83,7 @@ pub(super) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// Returns the steps of a path that begins at `start`.
+    /// Returns the steps of the path in `bytes`, which begins at the address `start`.
     pub(super) fn of(bytes: &'a [u8], start: u64) -> Self {
         Self { bytes, ip: start }
     }
@@ -116,7 +118,8 @@ pub(super) fn put_points(to: &mut Vec<u8>, start: u64, points: &[Point]) {
     }
 }
 
-/// The points of a superblock, by offset.
+/// The points of a superblock that [`put_points`] packed, by offset. They end early if the bytes are
+/// damaged.
 #[derive(Clone, Debug)]
 pub(super) struct Points<'a> {
     bytes: &'a [u8],
@@ -126,7 +129,7 @@ pub(super) struct Points<'a> {
 }
 
 impl<'a> Points<'a> {
-    /// Returns the points of a superblock that starts at `start`.
+    /// Returns the points in `bytes`, of a superblock that starts at the address `start`.
     pub(super) fn of(bytes: &'a [u8], start: u64) -> Self {
         Self { bytes, offset: 0, index: 0, ip: start }
     }

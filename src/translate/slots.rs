@@ -1,8 +1,8 @@
 //! The layout of a thread's area, which translated code addresses through GS: first the thread's
 //! private slots, then the tables that all threads share.
 
-/// The address for the next record, while R11 holds the program's value or the thread is in the
-/// kernel.
+/// The address for the next record, or the budget in code that counts ticks, while R11 holds the
+/// program's value or the thread is in the kernel.
 pub const TRACE_POINTER: u32 = 0x00;
 /// The program's RCX while a stub uses the register.
 pub const RCX: u32 = 0x08;

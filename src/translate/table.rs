@@ -22,7 +22,7 @@ impl Table {
         Self { offset, first: vec![None; SLOTS] }
     }
 
-    /// Resets all slots to code that requests the target, without superblocks.
+    /// Empties all chains: each slot leads to the code of `zone` that requests the target.
     pub(super) fn clear(&mut self, memory: &impl CacheMemory, zone: &Zone) {
         let stretch = zone.miss.to_le_bytes().repeat(CLEARED_SLOTS);
         for first in (0..SLOTS).step_by(CLEARED_SLOTS) {
@@ -48,8 +48,8 @@ impl Table {
         memory.store_u64(self.offset + slot as u64 * 8, superblock.entry);
     }
 
-    /// Removes a superblock from its chain. Threads that are in its check continue with the next
-    /// one.
+    /// Removes a superblock from its chain; does nothing if it is in none. Threads that are in its
+    /// check continue with the next one.
     pub(super) fn remove(
         &mut self,
         memory: &impl CacheMemory,
@@ -78,7 +78,8 @@ impl Table {
     }
 }
 
-/// Returns the entry of a superblock in a chain; at the end of the chain, the request for a target.
+/// Returns the entry of a superblock in a chain; for `None`, the end of the chain, the code that
+/// requests the target.
 fn entry_of(zones: &[Zone], superblocks: &[Superblock], number: Option<u32>) -> u64 {
     let miss = zones.first().map_or(0, |zone| zone.miss);
     number.map_or(miss, |number| superblocks[number as usize].entry)

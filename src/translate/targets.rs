@@ -50,13 +50,14 @@ impl Targets {
         self.branches.get(&branch).map_or(&[], |branch| &branch.expected)
     }
 
-    /// Returns the branches with usual targets, and these.
+    /// Returns each branch with usual targets, and these targets.
     pub(super) fn hints(&self) -> Vec<(u64, Vec<u64>)> {
         let branches = self.branches.iter().filter(|(_, branch)| !branch.expected.is_empty());
         branches.map(|(addr, branch)| (*addr, branch.expected.clone())).collect()
     }
 
-    /// Adds the usual targets of earlier runs ([`Self::hints`]).
+    /// Adds the usual targets of earlier runs ([`Self::hints`]), at most two for each branch, in
+    /// place of what is known of the branch.
     pub(super) fn add_hints(&mut self, hints: Vec<(u64, Vec<u64>)>) {
         for (addr, mut expected) in hints {
             expected.truncate(2);
@@ -78,7 +79,7 @@ impl Targets {
 impl Branch {
     /// Adds a sample of the branch, which went to `target`; `samples` is the number of samples of
     /// all branches. If the samples of the branch call for other expected targets, sets these,
-    /// forgets the samples, and returns true.
+    /// forgets the samples, and returns true; at most [`MOST_CHANGES`] times.
     fn add_sample(&mut self, target: u64, samples: u64) -> bool {
         self.count += 1;
         let place = self.seen.iter_mut().find(|(seen, count)| *seen == target || *count == 0);
@@ -106,8 +107,8 @@ impl Branch {
         self.expected.is_empty() && (1..OPEN_SAMPLES).contains(&self.count)
     }
 
-    /// Returns the one or two targets to which most samples went; empty if there are more such
-    /// targets or too few samples.
+    /// Returns the target of at least three quarters of the samples, else the two of at least seven
+    /// eighths; empty if there are none such, or too few samples.
     fn usual_targets(&self) -> Vec<u64> {
         let [(first, of_first), (second, of_second), ..] = self.seen;
         if self.count >= FEW_SAMPLES && of_first * 4 >= self.count * 3 {
@@ -138,8 +139,9 @@ impl Branch {
 impl<M: CacheMemory> Translator<M> {
     /// Counts a sample, in code that counts ticks: a thread was found at the exit of an indirect
     /// branch, with the number of its edge, which leads to `target`. Drops the superblock if its
-    /// path should go on at a usual target from now on. Returns true if it was dropped, or if a few
-    /// more samples of the branch may have that effect.
+    /// path should go on at a usual target from now on: one that this sample made usual, or that was
+    /// not known when the path was built. Returns true if it was dropped, or if a few more samples
+    /// of the branch may have that effect.
     pub fn note_target_sample(&mut self, edge: u64, target: u64) -> bool {
         self.targets.samples += 1;
         let samples = self.targets.samples;

@@ -1,6 +1,6 @@
 //! Ticks, by which positions in code that counts are numbered. The instructions that tick are
-//! conditional branches (taken or not), returns, indirect jumps and calls, and direct jumps and
-//! calls to their own address or a lower one.
+//! conditional branches (taken or not) and XBEGIN, returns, indirect jumps and calls, and direct
+//! jumps and calls to their own address or a lower one. System calls and interrupts do not tick.
 //!
 //! So each cycle of control flow ticks, and between two ticks a thread executes no address twice:
 //! the number of ticks and an address determine a place on a path. Unlike the branches for which a
@@ -15,7 +15,7 @@ pub fn is_tick(bytes: &[u8], ip: u64) -> bool {
     decode(bytes, ip).is_some_and(|(insn, _)| insn_ticks(&insn))
 }
 
-/// Returns true if an instruction ticks.
+/// Returns true if an instruction ticks, by its kind and its direct target alone.
 pub(super) fn insn_ticks(insn: &Instruction) -> bool {
     match insn.flow_control() {
         FlowControl::ConditionalBranch

@@ -158,7 +158,8 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Sets the addresses at which threads stop before they execute the instruction there. The
-    /// superblocks of these addresses are [`Superblock::native`]. No thread may be in the cache.
+    /// superblocks of these addresses are [`Superblock::native`]. Drops the code of each page on
+    /// which a stop is new or gone. No thread may be in the cache.
     pub fn set_stops(&mut self, stops: &BTreeSet<u64>) {
         let changed: Vec<u64> = self.stops.symmetric_difference(stops).copied().collect();
         self.stops.clone_from(stops);
@@ -197,7 +198,8 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Adds a zone to the code cache: `size` bytes at `base` in the traced process, which are at
-    /// `offset` in the shared memory. Writes the code that its superblocks share.
+    /// `offset` in the shared memory. Writes the code that its superblocks share. The first zone
+    /// also initializes the table of targets, whose chains end in it.
     pub fn add_zone(&mut self, base: u64, size: u64, offset: u64) {
         let (zone, code) = Zone::new(base, size, offset, self.call_handling);
         self.memory.write(offset, &code);
@@ -228,13 +230,14 @@ impl<M: CacheMemory> Translator<M> {
         self.edges.len()
     }
 
-    /// Returns the return addresses that paths leave on the stack, from index `first` on.
+    /// Returns the return addresses that paths leave on the stack, from index `first` on
+    /// ([`Edge::first_push`]); empty if there are none.
     pub fn return_addresses(&self, first: usize) -> &[u64] {
         self.pushes.get(first..).unwrap_or_default()
     }
 
     /// Returns the direct jumps and calls after the last TNT bit of each edge's path, from index
-    /// `first` on.
+    /// `first` on ([`Edge::first_quiet`]); empty if there are none.
     pub fn quiet_jumps(&self, first: usize) -> &[Jump] {
         self.quiet_jumps.get(first..).unwrap_or_default()
     }
@@ -284,8 +287,8 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Translates the successors of the superblock that was just built at `addr`, and their
-    /// successors in turn, as far as their code cannot change and the limits allow. Translates none
-    /// while the order of requests is noted.
+    /// successors in turn, as far as their code cannot change and the limits allow. Stops silently
+    /// if the cache has no room. Translates none while the order of requests is noted.
     fn translate_ahead(&mut self, addr: u64, code: &mut dyn ProgramCode) {
         if !code.is_fixed(addr) {
             return;

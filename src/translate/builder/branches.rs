@@ -91,8 +91,8 @@ impl Builder<'_, '_> {
         self.literals.push((field, address));
     }
 
-    /// Translates a direct call. Returns true if the path ends with it: it is nested too deeply, or
-    /// its target is on the path already.
+    /// Translates a direct call. A call of the next instruction is a jump on the path. Returns true
+    /// if the path ends with the call: it is nested too deeply, or its target is on the path already.
     pub(super) fn call(&mut self, next: u64, target: u64) -> bool {
         self.push_return_address(next);
         if target == next {
@@ -145,8 +145,9 @@ impl Builder<'_, '_> {
         false
     }
 
-    /// Translates an indirect jump or call: loads its target into RDX. Returns true if the path
-    /// ends with it.
+    /// Translates an indirect jump or call: loads its target into RDX. The path may go on at the
+    /// usual target. Returns true if it ends here: with the branch, or before it if its operand is
+    /// out of reach.
     pub(super) fn indirect(&mut self, insn: &Instruction, call: bool) -> bool {
         let emitted = self.emitter.len();
         self.emitter.store(Gpr::Rdx, slots::RDX);
@@ -177,8 +178,9 @@ impl Builder<'_, '_> {
     }
 
     /// Lets the path go on at the usual target of an indirect branch, whose target is in RDX, if
-    /// the code counts ticks, has no bound and such a target is known. Otherwise ends the path with
-    /// an exit to the target, and returns true. The program's RCX and RDX are in their slots.
+    /// the code counts ticks, has no bound and such a target is known. Otherwise, and if the usual
+    /// target is on the path already, ends the path with an exit, and returns true. The program's
+    /// RCX and RDX are in their slots.
     fn follow_indirect(&mut self, edge: u32) -> bool {
         let expected = (self.site.expected)(self.ip);
         let (&[target, ..], true, None) = (expected, self.site.counts, self.site.bound) else {
@@ -205,7 +207,8 @@ impl Builder<'_, '_> {
         self.emitter.load(Gpr::Rdx, slots::RDX);
     }
 
-    /// Returns true if an instruction is a system call that the cache may log or answer.
+    /// Returns true if an instruction is a system call that the cache may log or answer: it is the
+    /// first of the path, which has no bound, and has no prefix.
     pub(super) fn is_logged_call(&self, insn: &Instruction) -> bool {
         self.site.log != 0
             && self.site.bound.is_none()

@@ -34,7 +34,8 @@ impl Builder<'_, '_> {
         self.quiet = Some(Quiet { low, high, ..quiet });
     }
 
-    /// Adds the TNT bit of a conditional branch or compressed return to the path.
+    /// Adds the TNT bit of a conditional branch or compressed return to the path, whose quiet part
+    /// begins anew after it.
     pub(super) fn push_bit(&mut self, bit: u64) {
         self.bits = self.bits << 1 | bit;
         self.bit_count += 1;

@@ -23,7 +23,8 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Returns the hook of an instruction, where hooks are left to the caller.
+    /// Returns the hook of an instruction; `None` if it has none, or if the code executes such
+    /// instructions itself ([`super::Site::hooks`]).
     pub(super) fn hook_of(&self, insn: &Instruction) -> Option<Hook> {
         Hook::of(insn).filter(|_| self.site.hooks)
     }

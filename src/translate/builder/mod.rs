@@ -265,7 +265,8 @@ fn emptied<T>(mut used: Vec<T>) -> Vec<T> {
     used
 }
 
-/// Translates the code at `start`. Reuses the allocations of `used`.
+/// Translates the code at `start` to a superblock, which the caller writes to the cache at
+/// `site.base` and adds to the lists of the translator. Reuses the allocations of `used`.
 pub(super) fn build(site: &Site<'_>, start: u64, code: &mut dyn ProgramCode, used: Built) -> Built {
     let mut builder = Builder {
         site,
@@ -396,7 +397,8 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Returns true if the path must end here. Counts its arrivals at its start in `rounds`.
+    /// Returns true if the path must end here; never before its first instruction. Counts its
+    /// arrivals at its start in `rounds`.
     fn must_end(&mut self, rounds: &mut usize) -> bool {
         if self.path.is_empty() {
             return false;
@@ -430,7 +432,8 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Translates one instruction. Returns true if the path ends with it.
+    /// Translates one instruction. Returns true if the path ends with it, or before it, since its
+    /// operand is out of reach.
     fn translate(
         &mut self,
         insn: &Instruction,

@@ -6,7 +6,8 @@ use super::super::slots;
 use super::{Builder, Exit};
 
 impl Builder<'_, '_> {
-    /// Emits an exit to `target`: records the edge or counts its ticks, then jumps.
+    /// Emits an exit to `target`: records the edge or counts its ticks, then jumps. If R11 holds the
+    /// program's value there (`r11_is_program`), saves it and loads the trace pointer first.
     pub(super) fn emit_direct_exit(&mut self, edge: u32, target: u64, r11_is_program: bool) {
         if r11_is_program {
             self.emitter.load_trace_pointer();
@@ -20,8 +21,9 @@ impl Builder<'_, '_> {
     }
 
     /// Emits an exit whose target is in RDX, with the program's RCX and RDX in their slots: records
-    /// the edge or counts its ticks, then jumps by the target, first to `likely` if there is one. A
-    /// bounded superblock requests the target instead.
+    /// the edge or counts its ticks, then jumps by the target, which it compares with `likely`
+    /// first. A bounded superblock requests the target instead. `r11_is_program` is as for
+    /// [`Self::emit_direct_exit`].
     pub(super) fn emit_indirect_exit(
         &mut self,
         edge: u32,
@@ -93,14 +95,14 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Returns the number of ticks of an edge; `None` if it is 0.
+    /// Returns the number of ticks of an edge; `None` if it is 0, or there is no such edge.
     fn ticks_of(&self, edge: u32) -> Option<u8> {
         let edge = self.edge_at(edge)?;
         debug_assert!(!matches!(edge.kind, EdgeKind::Syscall | EdgeKind::SyscallReturn));
         Some(edge.ticks).filter(|ticks| *ticks > 0)
     }
 
-    /// Returns an edge of this superblock, by its number.
+    /// Returns an edge of this superblock, by its number; `None` if there is none yet.
     fn edge_at(&self, number: u32) -> Option<Edge> {
         let index = usize::try_from(number - self.site.next_edge).ok()?;
         self.edges.get(index).copied()

@@ -160,9 +160,9 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     Checks { probes: start..end, events, clocks: [get_time, time_of_day], stop }
 }
 
-/// Emits the SYSCALL of an `epoll_wait(2)` that does not wait, as R10 is 0. Without events, the
-/// code restores the registers and goes to `stop`. Returns the jump that is taken if there are
-/// some, with their number in RAX.
+/// Emits the SYSCALL of an `epoll_wait(2)` that does not wait, as R10 is 0. Without events, or
+/// after an error, the code restores the registers and goes to `stop`. Returns the jump that is
+/// taken if there are some, with their number in RAX.
 pub(super) fn emit_events_probe(emitter: &mut Emitter, stop: u64) -> usize {
     emitter.put(&[0x0f, 0x05]);
     // mov rcx, rax
@@ -264,7 +264,8 @@ fn emit_class(emitter: &mut Emitter, class: DescriptorClass) {
     emitter.put(&[class as u8]);
 }
 
-/// Emits code that sets the class of the descriptor in RDI to unknown, and makes the call.
+/// Emits code that sets the class of the descriptor in RDI, if the table has it, to unknown, and
+/// takes a jump of `to_call`.
 fn emit_closing(emitter: &mut Emitter, to_call: &mut Vec<usize>) {
     to_call.push(emit_descriptor(emitter, IN_RDI));
     emit_class(emitter, DescriptorClass::Unknown);

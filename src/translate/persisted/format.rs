@@ -1,4 +1,4 @@
-//! Numbers of the description of a persisted cache.
+//! Constants of the description of a persisted cache, for its reader and its writer.
 
 use super::super::edge::EdgeKind;
 

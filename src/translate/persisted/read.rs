@@ -22,7 +22,9 @@ pub struct PersistedCode {
     pub(super) edges: Vec<Edge>,
     pub(super) packed: Vec<u8>,
     pub(super) dormant: Dormant,
+    /// The heads of loops.
     pub(super) loops: Vec<u64>,
+    /// This and the rest: what samples showed (`Heat::hints`, `Targets::hints`).
     pub(super) hot: Vec<u64>,
     pub(super) likely: Vec<(u64, bool)>,
     pub(super) expected: Vec<(u64, Vec<u64>)>,
@@ -128,12 +130,13 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads an index of a list of `count` items.
+    /// Reads an index of a list of `count` items; `None` if it is beyond the list.
     fn index(&mut self, count: usize) -> Option<usize> {
         usize::try_from(self.number()?).ok().filter(|index| *index < count)
     }
 
-    /// Reads an edge. It lacks the facts that only encoders need.
+    /// Reads an edge of a superblock that starts at `start`. Facts that only encoders need, such as
+    /// its pushes, are those of [`Edge::UNUSED`].
     fn edge(&mut self, superblock: u32, start: u64) -> Option<Edge> {
         let facts = self.number()?;
         let kind = *KINDS.get(usize::try_from(facts & KIND_BITS).ok()?)?;

@@ -24,7 +24,7 @@ impl<M: CacheMemory> Translator<M> {
         self.counts.then(|| format!("{variant:?}"))
     }
 
-    /// Returns the bytes of the code cache that are in use.
+    /// Returns the number of bytes of the code cache that are in use, dropped code included.
     pub fn used_bytes(&self) -> u64 {
         self.zones.iter().map(|zone| zone.used).sum()
     }

@@ -43,6 +43,7 @@ struct Kept {
 struct Writer<'a, M> {
     of: &'a Translator<M>,
     modules: Vec<Module>,
+    /// The number of each group, by the numbers of its modules.
     groups: BTreeMap<Vec<usize>, u64>,
     /// Each superblock that is kept, by its number.
     kept: Vec<Option<Kept>>,
@@ -122,7 +123,8 @@ impl<'a, M: CacheMemory> Writer<'a, M> {
         }
     }
 
-    /// Returns the number of the module that contains an address, new ones included.
+    /// Returns the number of the unchanged module that contains an address, which it adds if it is
+    /// new; `None` if there is no such module.
     fn module_at(&mut self, addr: u64) -> Option<usize> {
         let present = &self.of.present;
         let module = present.iter().find(|module| module.range.contains(addr.into()))?;

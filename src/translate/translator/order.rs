@@ -53,8 +53,8 @@ impl Order {
         }
     }
 
-    /// Returns the indexes of the expected addresses that follow a requested one; empty if that was
-    /// not expected. Ranges get longer while the run goes on as the earlier one did.
+    /// Returns the indexes of the expected addresses to translate after a requested one; empty if
+    /// that was not expected. The ranges get longer while the run goes on as the earlier one did.
     fn after(&mut self, addr: u64) -> Range<usize> {
         let Some(&at) = self.index.get(&addr) else { return 0..0 };
         // True if the address comes soon after the last part: code in between may be translated
@@ -80,13 +80,14 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Returns the addresses at which fixed code was requested without being expected, in the order
-    /// of the first requests. Empty without [`Self::learn_order`].
+    /// of the requests. An address is there again if its code was dropped and requested again.
+    /// Empty without [`Self::learn_order`].
     pub fn unexpected(&self) -> &[u64] {
         &self.order.unexpected
     }
 
     /// Notes an address at which code was requested and translated, and translates the code that is
-    /// expected next.
+    /// expected next. Does nothing for code that may change.
     pub(super) fn follow_order(&mut self, addr: u64, code: &mut dyn ProgramCode) {
         if !code.is_fixed(addr) {
             return;
