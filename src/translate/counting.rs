@@ -112,11 +112,11 @@ impl<M: CacheMemory> Translator<M> {
     /// before it has executed `ticks` ticks, even if each record has the longest path. It may be 0.
     pub fn records_within(&self, ticks: u64) -> u64 {
         // The path is executed before a thread stops for lack of room for its record.
-        (ticks.saturating_sub(1) / self.longest()).saturating_sub(1)
+        (ticks.saturating_sub(1) / self.most_ticks_of_path()).saturating_sub(1)
     }
 
     /// Returns the maximum number of ticks of one superblock's path.
-    fn longest(&self) -> u64 {
+    fn most_ticks_of_path(&self) -> u64 {
         u64::from(self.limits.bits) + 1
     }
 
@@ -126,7 +126,7 @@ impl<M: CacheMemory> Translator<M> {
     /// superblock ([`Self::get_bounded`]).
     pub fn budget(&self, ticks: u64) -> Option<u64> {
         // One path overdraws by at most its own ticks.
-        ticks.checked_sub(self.longest()).map(|budget| budget.min(LARGEST_BUDGET))
+        ticks.checked_sub(self.most_ticks_of_path()).map(|budget| budget.min(LARGEST_BUDGET))
     }
 
     /// Returns the request, as [`slots::REQUEST`] has it, of an exit whose check of the budget has

@@ -363,7 +363,7 @@ impl<M: CacheMemory> Translator<M> {
     fn translate(
         &mut self,
         addr: u64,
-        way: Purpose,
+        purpose: Purpose,
         code: &mut dyn ProgramCode,
     ) -> Result<u32, TranslateError> {
         let has_room =
@@ -387,13 +387,13 @@ impl<M: CacheMemory> Translator<M> {
             log: zone.log.map_or(0, |log| log.start),
             counters: zone.log.map_or([0; 2], |log| log.counters.map(|code| code.start)),
             call_handling: self.call_handling,
-            bound: if let Purpose::Bounded(bound) = way { Some(bound) } else { None },
+            bound: if let Purpose::Bounded(bound) = purpose { Some(bound) } else { None },
             next_edge: u32::try_from(self.edges.len()).map_err(|_| TranslateError::Full)?,
             next_push: u32::try_from(self.pushes.len()).map_err(|_| TranslateError::Full)?,
             next_quiet: u32::try_from(self.quiet_jumps.len()).map_err(|_| TranslateError::Full)?,
             is_known: &|addr| self.by_start.contains_key(&addr),
             is_stop: &|addr| self.stops.contains(&addr),
-            ignores_stop: way != Purpose::Plain,
+            ignores_stop: purpose != Purpose::Plain,
             likely: &|branch| self.heat.usual_outcome(branch),
             expected: &|branch| self.targets.expected(branch),
         };
@@ -406,7 +406,7 @@ impl<M: CacheMemory> Translator<M> {
         }
         self.register(number, addr, index, base, &built);
         self.built = built;
-        match way {
+        match purpose {
             Purpose::Plain => self.publish(number, addr),
             Purpose::PastStop => {
                 self.past_stop.insert(addr, number);
@@ -476,10 +476,10 @@ impl<M: CacheMemory> Translator<M> {
 
     /// Links an exit of a superblock to the superblock of its target, or lets it wait for one.
     pub(super) fn add_exit(&mut self, exit: Exit, number: u32, zone: usize) {
-        let way = self.links.add(exit, number, zone);
+        let exit_number = self.links.add(exit, number, zone);
         match self.by_start.get(&exit.target) {
-            Some(&target) => self.link(way, zone, exit.field, target),
-            None => self.links.add_waiting(way),
+            Some(&target) => self.link(exit_number, zone, exit.field, target),
+            None => self.links.add_waiting(exit_number),
         }
     }
 }

@@ -19,10 +19,10 @@ impl<M: CacheMemory> Translator<M> {
 
     /// Links an exit, whose jump is at `field`, to the superblock `number`. If that is out of reach,
     /// and the zone has no room for a far jump, the exit stays a request.
-    pub(super) fn link(&mut self, linked: u32, zone: usize, field: u64, number: u32) {
+    pub(super) fn link(&mut self, exit_number: u32, zone: usize, field: u64, number: u32) {
         let body = self.superblocks[number as usize].body;
         let Some(destination) = self.reachable(zone, field, body) else { return };
-        self.links.push(&mut self.superblocks[number as usize].incoming, linked);
+        self.links.push(&mut self.superblocks[number as usize].incoming, exit_number);
         self.aim(zone, field, destination);
     }
 
