@@ -79,11 +79,11 @@ impl Heat {
 }
 
 impl<M: CacheMemory> Translator<M> {
-    /// Finds the hot superblocks, with at least one record in [`HOT_SHARE`], in a sample of records,
-    /// which has the number of records of each edge. Drops those that are worth retranslating, and
-    /// returns how many it dropped. They are retranslated when a thread next reaches them. Each
-    /// superblock is lengthened once and each branch changes direction once, so repeated calls
-    /// converge.
+    /// Finds the hot superblocks, with at least one record in [`HOT_SHARE`], in a sample of
+    /// records, which has the number of records of each edge. Drops those that are worth
+    /// retranslating, and returns how many it dropped. They are retranslated when a thread next
+    /// reaches them. Each superblock is lengthened once and each branch changes direction once, so
+    /// repeated calls converge.
     pub fn learn_from_records(&mut self, sample: &AddressMap<u32, u64>) -> usize {
         let hot_from = (sample.values().sum::<u64>() / HOT_SHARE).max(1);
         let mut by_superblock: AddressMap<u32, Vec<(Edge, u64)>> = AddressMap::default();

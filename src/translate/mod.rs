@@ -5,8 +5,8 @@
 //! branch is the start of the next record's path.
 //!
 //! A thread that reaches an exit whose target has no superblock yet makes a *request*: it stops for
-//! its *tracer*, the process that translates, which resumes it at a new superblock. From then on the
-//! exit is *linked*: it jumps there.
+//! its *tracer*, the process that translates, which resumes it at a new superblock. From then on
+//! the exit is *linked*: it jumps there.
 //!
 //! At the edges of a superblock, all registers and flags hold the program's values, except R11: it
 //! points to where the next record goes, and the program's R11 is in a slot ([`slots`]). *Glue* is

@@ -118,8 +118,8 @@ pub(super) fn put_points(to: &mut Vec<u8>, start: u64, points: &[Point]) {
     }
 }
 
-/// The points of a superblock that [`put_points`] packed, by offset. They end early if the bytes are
-/// damaged.
+/// The points of a superblock that [`put_points`] packed, by offset. They end early if the bytes
+/// are damaged.
 #[derive(Clone, Debug)]
 pub(super) struct Points<'a> {
     bytes: &'a [u8],

@@ -33,8 +33,8 @@ pub(super) fn emit_repeats(emitter: &mut Emitter) {
     }
 }
 
-/// Returns the copy of the instruction that `code` begins with; `None` if it has none. `base` is the
-/// address of all copies.
+/// Returns the copy of the instruction that `code` begins with; `None` if it has none. `base` is
+/// the address of all copies.
 pub(super) fn repeat_copy(base: u64, code: &[u8]) -> Option<RepeatCopy> {
     let number = COPIED.iter().position(|insn| code.starts_with(insn))?;
     let before: usize = COPIED[..number].iter().map(|insn| insn.len() + 1).sum();

@@ -52,9 +52,9 @@ impl Components {
         (enabled & SSE != 0 && enabled & MPX == 0).then_some(Self { enabled, mxcsr_mask })
     }
 
-    /// Returns the components that an XSAVEC saves with this mask in EDX and EAX. `None` if it keeps
-    /// its hook: it does not save the SSE component, or saves others than those of vectors and
-    /// masks.
+    /// Returns the components that an XSAVEC saves with this mask in EDX and EAX. `None` if it
+    /// keeps its hook: it does not save the SSE component, or saves others than those of vectors
+    /// and masks.
     pub fn saved(self, mask: u64) -> Option<SavedState> {
         let components = mask & self.enabled;
         let is_known = components & !SAVED == 0 && components & SSE != 0;
@@ -98,8 +98,8 @@ impl SavedState {
     }
 
     /// Writes the initial configuration of the components that an XSAVEC has omitted to its area,
-    /// and marks them as saved in the header. Also writes the mask of MXCSR. Does nothing if the area
-    /// ends before the header, and skips a component that does not fit into it.
+    /// and marks them as saved in the header. Also writes the mask of MXCSR. Does nothing if the
+    /// area ends before the header, and skips a component that does not fit into it.
     pub fn complete(self, area: &mut [u8]) {
         let word = |area: &[u8]| area.get(XSTATE_BV..).and_then(<[u8]>::first_chunk).copied();
         let Some(in_use) = word(area).map(u64::from_le_bytes) else { return };

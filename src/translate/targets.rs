@@ -139,9 +139,9 @@ impl Branch {
 impl<M: CacheMemory> Translator<M> {
     /// Counts a sample, in code that counts ticks: a thread was found at the exit of an indirect
     /// branch, with the number of its edge, which leads to `target`. Drops the superblock if its
-    /// path should go on at a usual target from now on: one that this sample made usual, or that was
-    /// not known when the path was built. Returns true if it was dropped, or if a few more samples
-    /// of the branch may have that effect.
+    /// path should go on at a usual target from now on: one that this sample made usual, or that
+    /// was not known when the path was built. Returns true if it was dropped, or if a few more
+    /// samples of the branch may have that effect.
     pub fn note_target_sample(&mut self, edge: u64, target: u64) -> bool {
         self.targets.samples += 1;
         let samples = self.targets.samples;

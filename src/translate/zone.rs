@@ -77,8 +77,8 @@ impl Zone {
         (zone, emitter.bytes)
     }
 
-    /// Returns true if `addr` is near enough for its code to be translated into this zone, which may
-    /// have no room left.
+    /// Returns true if `addr` is near enough for its code to be translated into this zone, which
+    /// may have no room left.
     pub fn reaches(&self, addr: u64) -> bool {
         addr.abs_diff(self.base) < REACH_BYTES
     }

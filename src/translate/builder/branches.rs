@@ -92,7 +92,8 @@ impl Builder<'_, '_> {
     }
 
     /// Translates a direct call. A call of the next instruction is a jump on the path. Returns true
-    /// if the path ends with the call: it is nested too deeply, or its target is on the path already.
+    /// if the path ends with the call: it is nested too deeply, or its target is on the path
+    /// already.
     pub(super) fn call(&mut self, next: u64, target: u64) -> bool {
         self.push_return_address(next);
         if target == next {

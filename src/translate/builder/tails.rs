@@ -6,8 +6,8 @@ use super::super::slots;
 use super::{Builder, Exit};
 
 impl Builder<'_, '_> {
-    /// Emits an exit to `target`: records the edge or counts its ticks, then jumps. If R11 holds the
-    /// program's value there (`r11_is_program`), saves it and loads the trace pointer first.
+    /// Emits an exit to `target`: records the edge or counts its ticks, then jumps. If R11 holds
+    /// the program's value there (`r11_is_program`), saves it and loads the trace pointer first.
     pub(super) fn emit_direct_exit(&mut self, edge: u32, target: u64, r11_is_program: bool) {
         if r11_is_program {
             self.emitter.load_trace_pointer();

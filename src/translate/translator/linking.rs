@@ -17,8 +17,8 @@ impl<M: CacheMemory> Translator<M> {
         }
     }
 
-    /// Links an exit, whose jump is at `field`, to the superblock `number`. If that is out of reach,
-    /// and the zone has no room for a far jump, the exit stays a request.
+    /// Links an exit, whose jump is at `field`, to the superblock `number`. If that is out of
+    /// reach, and the zone has no room for a far jump, the exit stays a request.
     pub(super) fn link(&mut self, exit_number: u32, zone: usize, field: u64, number: u32) {
         let body = self.superblocks[number as usize].body;
         let Some(destination) = self.reachable(zone, field, body) else { return };
@@ -26,9 +26,9 @@ impl<M: CacheMemory> Translator<M> {
         self.aim(zone, field, destination);
     }
 
-    /// Returns the address to which the jump at `field` must lead to reach `body`: `body` itself, or
-    /// if that is too far, a far jump to it, which is written to this zone. `None` if the zone has no
-    /// room for the far jump.
+    /// Returns the address to which the jump at `field` must lead to reach `body`: `body` itself,
+    /// or if that is too far, a far jump to it, which is written to this zone. `None` if the zone
+    /// has no room for the far jump.
     fn reachable(&mut self, zone: usize, field: u64, body: u64) -> Option<u64> {
         let distance = body.wrapping_sub(field + 4).cast_signed();
         if i32::try_from(distance).is_ok() {
