@@ -253,8 +253,8 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Processes a record of gdb that is not the result of a command: reports a stop, or shows
-    /// text.
+    /// Processes a record of gdb that is not the result of a command: reports a stop, notes that
+    /// the program runs without a request, or shows text. Ignores all others.
     fn process_record(&mut self, record: Record) {
         match record {
             Record::Exec { class, results } if class == "stopped" => self.on_stopped(&results),
@@ -299,8 +299,9 @@ impl<'a> Adapter<'a> {
     }
 
     /// Sends gdb a command of its machine interface, and waits for its results. Fails if gdb
-    /// reports an error or ends. Other inputs are deferred until then, except text of gdb, and the
-    /// requests that [`Self::handle_during_request`] answers.
+    /// reports an error or ends, and if nothing is debugged. Other inputs are deferred until then,
+    /// except text of gdb, and the requests that [`Self::handle_during_request`] answers.
+    /// Interrupts the command once its request has to end.
     pub(super) fn mi_command(&mut self, command: &str) -> Result<Value, Fault> {
         let gone = || Fault::new("gdb has ended");
         let token = self.debugged.as_mut().ok_or_else(gone)?.gdb.send(command)?;
@@ -355,7 +356,8 @@ impl<'a> Adapter<'a> {
 
     /// Handles `cancel`, which names a request by its number or by the ID of its progress. Cancels
     /// and answers that request if it is deferred or a waiting move, and cancels it if a thread
-    /// answers it. Returns true if it is the current one, which the caller has to end.
+    /// answers it. Returns true if it is the current one, which the caller has to end. The caller
+    /// also answers `cancel` itself.
     fn cancel(&mut self, request: &Request) -> bool {
         let progress = request.arguments["progressId"].as_str();
         let by_progress = progress.and_then(|id| id.strip_prefix("contraflow-")?.parse().ok());

@@ -9,7 +9,8 @@ use super::protocol::{Fault, Request};
 use serde_json::{Value, json};
 
 impl Adapter<'_> {
-    /// Sets the breakpoints of one kind. Interrupts a continue for that, and resumes it.
+    /// Replaces all breakpoints of one kind by those of the request. Interrupts a continue for
+    /// that, and resumes it. Fails during a step.
     pub(super) fn set_breakpoints(&mut self, request: &Request) -> Result<Value, Fault> {
         let (command, arguments) = (request.command.clone(), request.arguments.clone());
         self.while_stopped(|adapter| adapter.ask_module(&command, arguments))
@@ -29,7 +30,7 @@ impl Adapter<'_> {
 
     /// Evaluates an expression. In the console (context `repl`), also executes commands of gdb;
     /// then reports, after the response, where the program has moved to, or begins a move if it
-    /// runs.
+    /// runs. If it did not move, lets the client read the variables again.
     pub(super) fn evaluate(&mut self, request: &Request) -> Result<Value, Fault> {
         if request.arguments["context"].as_str() != Some("repl") {
             return self.ask_module("evaluate", request.arguments.clone());
@@ -54,7 +55,7 @@ impl Adapter<'_> {
         answer
     }
 
-    /// Returns the source files that gdb knows, by path.
+    /// Returns the source files of which gdb knows the full path, in the order of their paths.
     pub(super) fn loaded_sources(&mut self) -> Result<Value, Fault> {
         let listed = self.mi_command("-file-list-exec-source-files")?;
         let files = listed["files"].as_array().map(Vec::as_slice).unwrap_or_default();

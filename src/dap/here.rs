@@ -91,7 +91,7 @@ impl CurrentPlace {
 }
 
 /// Returns the share of a history that is before a position: from 0 at its beginning to 1 at its
-/// end, or 1 for an empty history.
+/// end and more beyond it, or 1 for an empty history.
 pub(super) fn share(at: u64, total: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "it is shown with few decimals")]
     if total == 0 { 1.0 } else { at as f64 / total as f64 }

@@ -42,6 +42,7 @@ const NEWEST_PATIENCE: Duration = Duration::from_millis(200);
 /// The number of hits that gdb visits in one request.
 const VISITS_A_REQUEST: usize = 20;
 
+/// The arguments of `contraflow/hits` (docs/ide.md, "Requests of our own").
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Arguments {
@@ -81,7 +82,7 @@ pub(super) struct HitsSearch {
 }
 
 impl HitsSearch {
-    /// Adds hits that were found.
+    /// Adds hits that were found to those that are not sent yet, and counts them.
     fn add(&mut self, hits: Vec<Value>) {
         self.count += hits.len();
         self.unsent.extend(hits);
@@ -144,8 +145,8 @@ impl TryFrom<Arguments> for HitsSearch {
 }
 
 impl HitsSearch {
-    /// Returns the `arguments` of the request with the changes with which the session continues the
-    /// search: other hits are wanted no more.
+    /// Returns the `arguments` of the request, changed for the session to continue this search:
+    /// hits that were found are not searched again.
     pub(super) fn remaining_arguments(&self, arguments: &Value) -> Value {
         let mut rest = arguments.clone();
         rest["from"] = json!(self.from);
@@ -153,7 +154,8 @@ impl HitsSearch {
         rest
     }
 
-    /// Returns the answer to the request, with the hits that were not sent as events.
+    /// Returns the answer to the request, with the hits that were not sent as events. Its total is
+    /// null if there are more hits.
     fn answer(&self, end: SearchEnd) -> Value {
         let has_more = end == SearchEnd::HasMore;
         let total = (!has_more).then_some(self.count);
@@ -162,7 +164,8 @@ impl HitsSearch {
 }
 
 impl Adapter<'_> {
-    /// Answers `contraflow/hits` by the session.
+    /// Answers `contraflow/hits` by the session. Fails if there is no such code, or if the client
+    /// cancels.
     pub(super) fn hits(&mut self, request: &Request) -> Result<Value, Fault> {
         let mut hits = HitsSearch::try_from(request.arguments::<Arguments>()?)?;
         let end = self.search_session(&mut hits)?;
@@ -236,8 +239,8 @@ impl Adapter<'_> {
         }
     }
 
-    /// Visits hits with gdb to add the values of expressions there. gdb goes back to the position
-    /// at the end.
+    /// Visits hits with gdb to add the values of expressions there. Then gdb returns to the
+    /// position at which it was.
     fn add_values(&mut self, hits: &mut [Value], expressions: &[String]) -> Result<(), Fault> {
         let positions: Vec<Value> = hits.iter().map(|hit| hit["position"].clone()).collect();
         let arguments = json!({"positions": positions, "expressions": expressions});
@@ -250,7 +253,8 @@ impl Adapter<'_> {
     }
 
     /// Searches backwards in the session for up to `count` hits before `from`, and adds them. With
-    /// `sends`, sends them as they are found. The caller counts `wanted_count` down.
+    /// `sends`, sends them as they are found. After the time limit, returns [`SearchEnd::HasMore`];
+    /// fails if the client cancels. The caller counts `wanted_count` down.
     fn search_some(
         &mut self,
         hits: &mut HitsSearch,
@@ -294,7 +298,7 @@ impl Adapter<'_> {
     }
 }
 
-/// Parses the position from which the client wants hits.
+/// Parses the position before which the client wants hits. Fails if the text is no position.
 fn position(text: &str, run: &dyn Run) -> Result<u64, Fault> {
     let position = Position::parse(text, run.is_exact());
     position.ok_or_else(|| Fault::new(format!("from: {text:?} is no position")))
@@ -305,7 +309,7 @@ fn no_code(code: &str) -> Fault {
 }
 
 /// Searches an exact recording backwards from position `from` (`None` for its end), for up to
-/// `count` hits, and sends each.
+/// `count` hits, and sends each. Fails if there is no such code.
 fn exact_hits(
     session: &mut dyn AnySession,
     code: &str,
@@ -341,7 +345,7 @@ fn exact_hits(
 }
 
 /// Searches the path backwards from position `from` (`None` for its end), for up to `count` hits,
-/// and sends each.
+/// and sends each. Fails if there is no such code, or no history yet.
 fn path_hits(
     run: &dyn Run,
     code: &str,

@@ -29,7 +29,7 @@ const SETTINGS: [&str; 8] = [
     "-gdb-set breakpoint pending on",
 ];
 
-/// The arguments of `launch` and `attach`.
+/// The arguments of `launch` and `attach` (docs/ide.md, "Configurations").
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Arguments {
@@ -129,8 +129,9 @@ impl Adapter<'_> {
         Ok(Value::Null)
     }
 
-    /// Returns the thing to debug. Records the program or imports the trace first, if asked to, and
-    /// waits for the end of that.
+    /// Returns the thing to debug; the latest recording if the arguments name nothing. Records the
+    /// program or imports the trace first, if asked to, and waits for the end of that. Fails if the
+    /// arguments contradict each other.
     fn obtain_target(&mut self, arguments: &Arguments, attaches: bool) -> Result<Target, Fault> {
         if attaches {
             return match arguments.pid {
@@ -170,9 +171,9 @@ impl Adapter<'_> {
     }
 
     /// Shows the output of a recorder until it ends, and returns the directory of its recording.
-    /// Processes that the program leaves running may print later. A request to pause, cancel or end interrupts the
-    /// program, whose recording is still written. If the client is gone, kills the recorder.
-    /// `fault` is the error's text if there is no recording.
+    /// Does not wait for processes that the program leaves running. A request to pause, cancel or
+    /// end interrupts the program, whose recording is still written. If the client is gone, kills
+    /// the recorder. `fault` is the error's text if there is no recording.
     fn run_recorder(&mut self, mut recorder: Recorder, fault: &str) -> Result<PathBuf, Fault> {
         let output = recorder.child.stdout.take().map(|stream| output_chunks(stream, false));
         let errors = recorder.child.stderr.take().map(|stream| output_chunks(stream, true));
@@ -309,6 +310,7 @@ impl Adapter<'_> {
 }
 
 /// Returns the trace of another tool that the arguments of a launch name; `None` if they name none.
+/// Fails if they name two, or a program or recording as well, or only files that belong to a trace.
 fn trace_to_import(arguments: &Arguments) -> Result<Option<ForeignTrace>, Fault> {
     let Arguments { perf_data, bundle, core, symfs, .. } = arguments;
     let path = match (perf_data, bundle) {

@@ -194,7 +194,7 @@ impl Adapter<'_> {
     }
 
     /// Waits for the stop of a running program, and returns it without reporting it. The current
-    /// move is over then. Returns `None` after [`STOP_PATIENCE`].
+    /// move is over then. Returns `None` after [`STOP_PATIENCE`]: the move is not over.
     pub(super) fn await_stop(&mut self) -> Option<Value> {
         let is_stop = |input: &Input| matches!(input, Input::Gdb(Record::Exec { class, .. }) if class == "stopped");
         let deferred = self.inbox.take_deferred(is_stop);

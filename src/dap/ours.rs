@@ -31,9 +31,9 @@ struct WritersArguments {
 }
 
 impl Adapter<'_> {
-    /// Answers request `contraflow/NAME`, by the session or by our Python module
-    /// in gdb. Questions that threads answer for a recording (`begin_question`) arrive here only
-    /// if no thread can answer them.
+    /// Answers request `contraflow/NAME`, by the session or by our Python module in gdb. Questions
+    /// that threads answer for a recording (`begin_question`) arrive here only if no thread can
+    /// answer them.
     pub(super) fn answer_ours(&mut self, name: &str, request: &Request) -> Result<Value, Fault> {
         match name {
             "when" => Ok(self.here()?.json()),
@@ -53,7 +53,8 @@ impl Adapter<'_> {
     }
 
     /// Calls `answer` for a request that may take long, between the events for the beginning and
-    /// the end of its progress. The client may cancel it.
+    /// the end of its progress. The client may cancel it. Sends no events to a client that shows no
+    /// progress.
     fn with_progress(
         &mut self,
         request: &Request,
@@ -78,7 +79,8 @@ impl Adapter<'_> {
         self.ask_session(|session, _| timeline(session))
     }
 
-    /// Sets (`mark`) or removes (`unmark`) the mark with a name, at the current position.
+    /// Sets the mark with a name to the current position (`mark`), or removes that mark (`unmark`).
+    /// Returns the sentence that says so.
     fn mark(&mut self, command: &str, request: &Request) -> Result<Value, Fault> {
         let name = request.arguments["name"].as_str().unwrap_or_default();
         let text = self.ask_module("mark", json!({"command": command, "name": name}))?;
@@ -86,7 +88,8 @@ impl Adapter<'_> {
     }
 
     /// Searches backwards for the last writes to memory before the current position or `from`, and
-    /// returns to the position.
+    /// returns to the position. By default, searches for one write to 8 bytes. Fails without an
+    /// address and an expression.
     fn writers(&mut self, request: &Request) -> Result<Value, Fault> {
         let arguments: WritersArguments = request.arguments()?;
         let (address, expression) = (arguments.memory_reference, arguments.expression);

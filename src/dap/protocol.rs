@@ -72,7 +72,8 @@ pub(super) fn read(input: &mut impl BufRead) -> io::Result<Option<Message>> {
     }
 }
 
-/// Reads the JSON of a message, whose header gave this `length`.
+/// Reads the JSON of a message, whose header gave this `length`. Does not read it if the length is
+/// no number or above [`BODY_LIMIT_BYTES`]: that message is damaged.
 fn read_body(input: &mut impl BufRead, length: &str) -> io::Result<Message> {
     let damaged = |why| Message::Damaged { seq: 0, command: String::new(), why };
     let Some(length) = length.parse().ok().filter(|length| *length <= BODY_LIMIT_BYTES) else {

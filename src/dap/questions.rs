@@ -30,14 +30,17 @@ const POLL_PERIOD: Duration = Duration::from_millis(5);
 /// The progress ID of the events that show the preparation of a recording for questions.
 const PROGRESS: &str = "contraflow-questions";
 
+/// The arguments of `contraflow/timeline`: a part of the history, by shares from 0 to 1.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct TimelineArguments {
     from: Option<f64>,
     to: Option<f64>,
+    /// The width of the drawing in pixels; `None` for a timeline without calls.
     width: Option<u64>,
 }
 
+/// The arguments of `contraflow/positionOf`: a thread and a number of its instruction.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PositionArguments {
@@ -99,8 +102,8 @@ pub(super) struct Questions {
 }
 
 impl Questions {
-    /// Returns an empty set of questions. Each of their threads opens the recording by `open_asked`;
-    /// `None`, as for a live program: the session answers instead.
+    /// Returns an empty set of questions. Each of their threads opens the recording by
+    /// `open_asked`; `None`, as for a live program: the session answers instead.
     pub(super) fn new(open_asked: Option<OpenAsked>) -> Self {
         Self { open_asked, ..Self::default() }
     }
@@ -189,7 +192,8 @@ impl Adapter<'_> {
         true
     }
 
-    /// Returns the question in a request; for hits, the session may find the answer already.
+    /// Returns the question in a request: none in a request for the session, such as one for a
+    /// timeline without calls. For hits, the session may find the answer already.
     fn find_question(&mut self, request: &Request) -> Result<FoundQuestion, Fault> {
         Ok(FoundQuestion::Question(match request.command.as_str() {
             "contraflow/hits" => return self.begin_hits(request),
@@ -335,8 +339,8 @@ impl Answerer {
         }
     }
 
-    /// Returns how often each function of a source file was executed, by line. Counts the whole run
-    /// at the first call, which may take long.
+    /// Returns how often each function of a source file was executed, by line; none for an unknown
+    /// file. Counts the whole run at the first call, which may take long. Fails if it is cancelled.
     fn counts_of(
         &mut self,
         path: &Path,

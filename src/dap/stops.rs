@@ -236,7 +236,8 @@ impl Adapter<'_> {
         Ok(json!({"threads": threads.collect::<Vec<_>>()}))
     }
 
-    /// Reports the end of a live program, and answers the waiting moves as cancelled.
+    /// Reports the end of a live program, with status 0 if gdb does not know it, and answers the
+    /// waiting moves as cancelled.
     fn report_exit(&mut self, results: &Value) {
         // gdb prints the status in octal.
         let code = results["exit-code"].as_str().and_then(|code| i64::from_str_radix(code, 8).ok());
@@ -250,7 +251,8 @@ impl Adapter<'_> {
         self.client.event("terminated", Value::Null);
     }
 
-    /// Returns the signal or exception of the last stop. Fails if there was none.
+    /// Returns the signal or exception of the last stop, with the address that a SIGSEGV or SIGBUS
+    /// is about. Fails if there was none.
     pub(super) fn exception_info(&mut self) -> Result<Value, Fault> {
         let Some((id, description)) = self.exception.clone() else {
             return Err(Fault::new("no signal or exception stopped the program"));
