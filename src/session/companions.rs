@@ -82,7 +82,8 @@ pub fn is_source(path: &Path) -> bool {
 pub type SourceDirectory = (PathBuf, PathBuf);
 
 /// Returns the outermost directories of source files in an unpacked recording: none lies in
-/// another, as the recording lists each before those in it.
+/// another, as the recording lists each before those in it. Leaves out paths under which nothing is
+/// packed, such as relative ones.
 pub fn source_directories(reader: &Reader) -> Vec<SourceDirectory> {
     let mut outermost: Vec<SourceDirectory> = Vec::new();
     for dir in reader.source_directories() {

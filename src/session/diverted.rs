@@ -10,7 +10,7 @@ use std::io::Write;
 impl Replayed {
     /// Steps or continues a thread in a diversion, in a function that the debugger calls, and
     /// returns the stop. The session's position in the recorded run stays. If the function cannot
-    /// go on, ends the diversion and reports an interrupt; the run is not affected.
+    /// go on, reports an interrupt; after an error, also ends the diversion.
     pub(super) fn resume_diverted(
         &mut self,
         order: &Order,

@@ -24,7 +24,8 @@ impl Replayed {
     }
 
     /// Searches backwards for executions of instructions, and calls `sink` for each with the run at
-    /// its position. Then moves back to the current position. Ends a diversion.
+    /// its position. Then moves back to the current position, but after an error may be elsewhere.
+    /// Ends a diversion.
     pub(super) fn search_executions(
         &mut self,
         search: &ExecutionSearch<'_>,

@@ -222,8 +222,8 @@ struct CallSearch<'a> {
 }
 
 impl CallSearch<'_> {
-    /// Returns the nearest position in `first..=last` at which a requested system call begins or
-    /// returns.
+    /// Returns the nearest position in `first..=last` at which a requested system call of the
+    /// thread begins or returns, in the direction of the search.
     fn nearest(&self, first: u64, last: u64, interrupted: &dyn Fn() -> bool) -> Found {
         // A call that returns in the range may have begun long before it, while other threads ran.
         let before = self.timeline.index_of(self.tid, first).checked_sub(1);

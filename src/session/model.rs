@@ -194,7 +194,7 @@ impl<R: Run> Session<R> {
 
     /// Returns the address of a thread-local variable in thread `tid`. `link_map` is the address of
     /// the `struct link_map` of the variable's file, and `offset` the variable's offset in that
-    /// file's thread-local storage.
+    /// file's thread-local storage. Fails where the values that lead there are unknown.
     pub fn thread_local_address(
         &self,
         tid: Tid,
@@ -226,7 +226,8 @@ impl<R: Run> Session<R> {
         &self.marks
     }
 
-    /// Marks a position, or removes the mark for `None`. Returns the previous position of the mark.
+    /// Marks a position, or removes the mark for `None`. Returns the previous position of the mark;
+    /// `None` if it is new.
     pub fn mark(&mut self, name: &str, position: Option<u64>) -> Option<u64> {
         match position {
             Some(position) => self.marks.insert(name.to_owned(), position),
@@ -241,8 +242,8 @@ impl<R: Run> Session<R> {
         Ok(self.note_move())
     }
 
-    /// Moves back to the last write to memory ([`Run::go_to_last_change`]). The last stop is there
-    /// then.
+    /// Moves back to the last write to memory ([`Run::go_to_last_change`]). The last stop is then
+    /// where the run is, with the reason [`StopReason::Moved`], also if nothing was found.
     pub fn go_to_last_change(
         &mut self,
         range: AddrRange,

@@ -45,7 +45,9 @@ impl Replayed {
     /// Runs forward while the order's thread stays in a range of code. Stops at one of its exits
     /// ([`exits_of`]), or earlier at a breakpoint, a watchpoint, a requested system call, or any
     /// signal. Returns `None` if the caller has to single-step the thread: backward, from an exit
-    /// or a breakpoint, in a diversion, in a range that is too large, or if the code is not known.
+    /// or a breakpoint, from outside the range, in a diversion, in a range that is too large, or if
+    /// the code is not known; also at a signal of another thread that is passed, to which the run
+    /// has moved.
     pub(super) fn run_in_range(
         &mut self,
         order: &Order,

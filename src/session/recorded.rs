@@ -81,6 +81,7 @@ impl<H: History> Recorded<H> {
     }
 
     /// Moves back to the previous instruction of the order's thread, or to a stop on the way there.
+    /// If the thread has none, returns a stop at the beginning without a move.
     fn step_back(&mut self, inputs: &ResumeInputs<'_>) -> Stop {
         let tid = inputs.order.thread;
         let executed = self.history.index_of(tid, self.position);

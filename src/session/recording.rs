@@ -128,7 +128,8 @@ impl Recording {
         self.state.libraries(self.image_at(self.timeline.total()), Some(&program))
     }
 
-    /// Returns the path of the program that the first process executed last.
+    /// Returns the path of the program that the first process executed last; without an execve(2)
+    /// in the recording, that of its start.
     fn last_program(&self) -> String {
         let manifest = self.timeline.reader().manifest();
         let pid = Pid(manifest.pid.0);

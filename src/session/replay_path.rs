@@ -127,6 +127,7 @@ impl ReplayPath {
 
     /// Returns the last `count` arrivals of a thread in functions before its instruction `index`,
     /// and the first `count` from there on, with their positions as numbers of [`Position::exact`].
+    /// Leaves out those whose position in the replay is unknown.
     pub(super) fn calls_around(
         &self,
         replay: &Replay,

@@ -3,7 +3,9 @@
 //! A run is a [`Recorded`](super::Recorded) path, a [`Replayed`](super::Replayed) exact recording,
 //! or a [`Live`](super::Live) program, which has one of the other two as its past. A default method
 //! is that of a run without the ability. Several processes may be stopped in a live run: one is the
-//! *program*; others, after a fork, are *beside* it until the debugger detaches from one or kills it.
+//! *program*; others, after a fork, are *beside* it until the debugger detaches from one or kills
+//! it. A *diversion* is a state of an exact recording that the debugger has changed; it ends, and
+//! the recorded state is back, once the run moves.
 
 use super::{
     Breakpoints, CallFrame, Catches, CodeLocation, Description, Error, FileBytes, Forks,
@@ -163,23 +165,23 @@ pub trait Run {
     /// of a recording and a signal did.
     fn fatal_signal(&self) -> Option<(Tid, i32)>;
 
-    /// Returns the gaps of the path.
+    /// Returns the gaps of the path; none in an exact recording.
     fn gaps(&self) -> Vec<GapInfo>;
 
     /// Returns the program, its arguments, the end of the run, the CPU and the backend.
     fn describe(&self) -> Description;
 
-    /// Returns the ELF auxiliary vector.
+    /// Returns the ELF auxiliary vector; `None` if it is unknown.
     fn auxv(&self) -> Option<Vec<u8>>;
 
-    /// Returns the path of the executable.
+    /// Returns the path of the executable; `None` if it is unknown.
     fn exec_file(&self) -> Option<PathBuf>;
 
     /// Returns the program and its shared libraries, as the dynamic linker lists them; `None` if
     /// unknown. In a path, those at its end.
     fn libraries(&self) -> Option<Vec<Library>>;
 
-    /// Returns the current memory mappings, ordered by address.
+    /// Returns the current memory mappings, ordered by address; `None` if they are unknown.
     fn regions(&self) -> Option<Vec<Region>> {
         None
     }
@@ -187,7 +189,8 @@ pub trait Run {
     /// Returns the `siginfo_t` of the signal that stopped a thread; `None` if unknown.
     fn siginfo(&self, tid: Tid) -> Option<Vec<u8>>;
 
-    /// Changes the `siginfo_t` of the signal that stopped a thread, or that it receives next.
+    /// Changes the `siginfo_t` of the signal that stopped a thread of a live program, or that it
+    /// receives next. Fails in the past.
     fn write_siginfo(&mut self, _tid: Tid, _info: &[u8]) -> Result<(), Error> {
         Err(Error::PastIsFixed)
     }
@@ -242,7 +245,8 @@ pub trait Run {
         None
     }
 
-    /// Starts a program or attaches to a process, in place of the current program.
+    /// Starts a program or attaches to a process, in place of the current program. Fails for a
+    /// recording.
     fn start(&mut self, _start: &Start) -> Result<(), Error> {
         Err(Error::NotRunAgain)
     }

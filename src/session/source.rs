@@ -29,6 +29,7 @@ pub fn symbols_of_images<'a>(
     let mut symbols = Symbols::new(RecordedFiles { stored: stored.into_iter().collect() });
     let mut added = HashMap::new();
     for image in images {
+        // The sections of one file with the same load bias are one module.
         let mut modules: BTreeMap<(&str, u64), (AddrRange, &Section)> = BTreeMap::new();
         let mut biases = HashMap::new();
         for section in image.sections() {
@@ -49,8 +50,9 @@ pub fn symbols_of_images<'a>(
     symbols
 }
 
-/// Returns the load bias of a section: its address in memory less that in the file. Prefers
-/// `before`, the bias of the file's previous section, if several segments fit.
+/// Returns the load bias of a section: its address in memory less that in the file; `None` if its
+/// bytes are no ELF file, or no segment fits. Prefers `before`, the bias of the file's previous
+/// section, if several segments fit.
 fn bias(section: &Section, before: Option<u64>) -> Option<u64> {
     let elf = Elf::parse(&section.bytes).ok()?;
     let biases = elf.biases(section.range.start, section.offset, section.executable);

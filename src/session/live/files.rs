@@ -42,8 +42,8 @@ impl Live {
         Some(shown.map(Region::from).collect())
     }
 
-    /// Reads one of the [`PROC_FILES`] in `/proc`. Removes the recorder's mappings from `maps` of
-    /// the program.
+    /// Reads one of the [`PROC_FILES`] in `/proc`; `None` if that fails. Removes the recorder's
+    /// mappings from `maps` of the program.
     fn proc_file(&self, path: &Path) -> Option<Arc<[u8]>> {
         let text = fs::read(path).ok()?;
         let program = self.program.borrow();
@@ -54,8 +54,8 @@ impl Live {
         Some(shown.into_bytes().into())
     }
 
-    /// Returns a file that the program has mapped, or one of the [`PROC_FILES`] in `/proc`: in the
-    /// past, that of the history. Returns `None` for other paths.
+    /// Returns a file that the program has mapped now, or one of the [`PROC_FILES`] in `/proc`,
+    /// which in the past is that of the history. Returns `None` for other paths.
     pub(super) fn file_of_program(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
         if self.is_in_proc(path, &PROC_FILES) {
             return match self.past_in_view() {

@@ -104,7 +104,7 @@ impl Live {
         }
     }
 
-    /// Returns an error for a thread of a process beside the program.
+    /// Fails for a thread of a process beside the program.
     pub(super) fn refuse_beside(&self, tid: Tid) -> Result<(), Error> {
         if self.is_of_process_beside(tid) { Err(Error::TwoProcesses) } else { Ok(()) }
     }

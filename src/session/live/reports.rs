@@ -8,8 +8,8 @@ use crate::recording::Exit;
 use crate::session::{BreakpointKind, Breakpoints, Edge, Ending, StopReason};
 
 impl Live {
-    /// Returns the stop reason for a report of the capture about a thread. Notes the ending if the
-    /// program is gone.
+    /// Returns the stop reason for a report of the capture about a thread; a complete step at a
+    /// breakpoint is a stop there. Notes the ending if the program is gone.
     pub(super) fn stop_reason(
         &mut self,
         thread: Tid,
@@ -55,7 +55,7 @@ impl Live {
         Some(Addr(self.live_registers(tid)?.rip))
     }
 
-    /// Returns the current general registers of a thread.
+    /// Returns the current general registers of a thread; `None` if it does not exist.
     pub(in crate::session) fn live_registers(&self, tid: Tid) -> Option<Registers> {
         Some(self.program.borrow().thread(tid)?.registers)
     }

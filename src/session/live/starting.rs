@@ -50,7 +50,7 @@ impl Live {
     }
 
     /// Returns the capture request for a start. Fails if there is no such program, process or
-    /// working directory.
+    /// working directory, and if no program was named before that could be started again.
     fn request_of(&self, start: &Start) -> Result<Request, Error> {
         let mut request =
             Request { force: self.request.force || self.has_run, ..self.request.clone() };
@@ -91,8 +91,8 @@ impl Live {
     }
 
     /// Starts a program or attaches to a process, in place of the current program. Kills that
-    /// first, unless the request is refused already ([`Self::request_of`]). The started program's
-    /// request is the one for [`Start::Again`].
+    /// first, unless the request is refused already ([`Self::request_of`]); if the start fails
+    /// then, no program is left. The started program's request is the one for [`Start::Again`].
     pub(super) fn start_program(&mut self, start: &Start) -> Result<(), Error> {
         let request = self.request_of(start)?;
         self.kill();

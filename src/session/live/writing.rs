@@ -11,7 +11,7 @@ fn refused(error: &crate::capture::Error) -> Error {
 }
 
 impl Live {
-    /// Returns an error in the past, and after the end of the program: nothing can change there.
+    /// Fails in the past, and after the end of the program: nothing can change there.
     fn refuse_off_live_end(&self) -> Result<(), Error> {
         match (self.in_past, self.ended) {
             (true, _) => Err(Error::LivePastIsFixed),
@@ -26,14 +26,15 @@ impl Live {
         if self.in_past && self.is_exact() { self.opened_history_mut() } else { None }
     }
 
-    /// Returns an error for a thread whose registers and memory cannot be changed: in the past,
-    /// after the end, and in a process beside the program ([`super::forks`]).
+    /// Fails if a thread's registers and memory cannot be changed: in the past, after the end, and
+    /// in a process beside the program ([`super::forks`]).
     fn refuse_write(&self, tid: Tid) -> Result<(), Error> {
         self.refuse_off_live_end()?;
         self.refuse_beside(tid)
     }
 
-    /// Sets a register of a thread at the live end or in the exact past; refuses it elsewhere.
+    /// Sets a register of a thread at the live end or in the exact past; refuses it elsewhere, and
+    /// for a register that cannot be written. With a new RIP, a breakpoint there stops the thread.
     pub(super) fn change_register(
         &mut self,
         tid: Tid,
@@ -72,7 +73,8 @@ impl Live {
         self.program.get_mut().write(addr, bytes).map_err(|error| refused(&error))
     }
 
-    /// Changes the `siginfo_t` of a thread at the live end; refuses it elsewhere.
+    /// Changes the `siginfo_t` of a thread at the live end; refuses it elsewhere, and if `info` has
+    /// another size.
     pub(super) fn change_siginfo(&mut self, tid: Tid, info: &[u8]) -> Result<(), Error> {
         self.refuse_write(tid)?;
         let info = info.try_into().map_err(|_| Error::NotSiginfo)?;
