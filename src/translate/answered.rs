@@ -1,6 +1,7 @@
 //! System calls that are answered in the code cache, in a replay: the results and memory writes of
-//! the recorded calls are put into the thread's area beforehand. Each answered call is logged, so
-//! that it can be compared with the recorded one.
+//! the recorded calls are put into the thread's memory beforehand, at the address in its slot
+//! [`slots::ANSWER`]. Each answered call is logged, so that it can be compared with the recorded
+//! one.
 //!
 //! This glue keeps the flags and the stack pointer of the program in the log, and uses the log as
 //! its stack. Nothing may stop a thread in it.

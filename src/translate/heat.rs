@@ -31,6 +31,7 @@ pub(super) struct Heat {
     /// The number of samples that found a thread at the exit of each edge, in code that counts
     /// ticks.
     exits: AddressMap<u32, u64>,
+    /// The size of the hot code that was dropped since the cache was last cleared.
     dropped_bytes: u64,
 }
 

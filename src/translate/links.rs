@@ -20,6 +20,7 @@ pub(super) struct LinkedExit {
     pub(super) superblock: u32,
     /// The index of the zone that contains the exit's jump.
     pub(super) zone: usize,
+    /// The exits after this one in its list; unused if it is on none.
     rest: ExitList,
 }
 

@@ -1,4 +1,9 @@
 //! The code cache: its superblocks, the links between them, and their removal.
+//!
+//! A request for an address ([`Translator::get_or_translate`]) builds a superblock, writes its code
+//! to a zone, adds it to all lists (*registers* it), and lets branches lead to it (*publishes* it).
+//! When its code changes, it is *dropped*: nothing leads there any more, but its number and its
+//! code stay, since threads may still be in it. Only [`Translator::clear`] uses the space again.
 
 mod linking;
 mod order;
@@ -81,10 +86,13 @@ pub struct Translator<M> {
     pub(super) by_start: AddressMap<u64, u32>,
     /// The numbers of each zone's superblocks, in the order of their addresses in the cache.
     pub(super) by_entry: Vec<Vec<u32>>,
+    /// The superblocks with instructions from each page of the program, by its address.
     pub(super) by_page: AddressMap<u64, Vec<u32>>,
     /// All edges, in the order of their superblocks' numbers.
     pub(super) edges: Vec<Edge>,
     pub(super) links: Links,
+    /// The return addresses and the quiet jumps of all edges ([`Edge::first_push`],
+    /// [`Edge::first_quiet`]).
     pushes: Vec<u64>,
     quiet_jumps: Vec<Jump>,
     /// Program addresses at which threads stop.

@@ -33,6 +33,7 @@ impl<M: CacheMemory> Translator<M> {
 /// A superblock that goes into a persisted cache.
 #[derive(Debug)]
 struct Kept {
+    /// The number of its group.
     group: u64,
     /// Its pages and its exits, as indexes in the vectors of [`Writer`].
     pages: Range<usize>,
