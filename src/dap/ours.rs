@@ -19,6 +19,7 @@ pub(super) struct GotoTargets {
     places: Vec<(String, i64, bool)>,
 }
 
+/// The arguments of `contraflow/writers` (docs/ide.md, "Requests of our own").
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WritersArguments {
