@@ -33,8 +33,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub struct Live {
+    /// The program under capture; an empty stand-in before the first start.
     program: RefCell<Program>,
     backend: Backend,
+    /// The settings of all starts, and the program that [`Start::Again`] starts.
     request: Request,
     /// True once a program was started.
     has_run: bool,
@@ -63,6 +65,7 @@ pub struct Live {
     passed_signals: u64,
     /// Signals to deliver to threads at the next resume.
     queued_signals: Vec<(Tid, i32)>,
+    /// The system calls, and the kinds of forks, at which the program stops.
     catches: Catches,
     forks: Forks,
     /// The thread that waits for its vfork child, and whether the debugger knows it.
