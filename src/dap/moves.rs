@@ -25,7 +25,7 @@ pub(super) struct Motion {
     pub(super) is_pausing: bool,
 }
 
-/// The arguments of all moves.
+/// The arguments of steps and continues. All threads run whatever `single_thread` says.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Arguments {

@@ -155,8 +155,8 @@ impl CallFacts {
 }
 
 /// Returns the table of classes: those of `calls`, and 0 for all others, with the small tables by
-/// `known`. `is_refusal` returns true for an error, as a negative number, after which the kernel
-/// has surely written nothing.
+/// `known`. Calls with a number above 65535 are left out. `is_refusal` returns true for an error,
+/// as a negative number, after which the kernel has surely written nothing.
 pub fn class_table(
     calls: impl IntoIterator<Item = (u64, LoggedClass)>,
     is_refusal: impl Fn(i64) -> bool,
