@@ -19,8 +19,8 @@ pub(super) enum Fault {
     Malformed,
 }
 
-/// Evaluates an expression with these registers. `read` fills a buffer from memory, and returns
-/// true if all of it is known.
+/// Evaluates an expression with these registers, and returns the number that is on top of the stack
+/// at its end. `read` fills a buffer from memory, and returns true if all of it is known.
 pub(super) fn evaluate(
     code: &[u8],
     registers: &KnownRegisters,
@@ -49,17 +49,22 @@ impl Machine<'_> {
     /// Executes one operation. Returns the expression's value if the operation is its end; `None`
     /// for others.
     fn step(&mut self) -> Result<Option<i64>, Fault> {
+        // The codes and names of operations are in section "Bytecode Descriptions" of the appendix.
         let operation = self.operand(1)?;
         match operation {
             0x02..=0x0b | 0x0f..=0x11 | 0x13..=0x15 => self.binary(operation)?,
+            // log_not and bit_not.
             0x0e => self.unary(|value| i64::from(value == 0))?,
             0x12 => self.unary(|value| !value)?,
+            // ext and zero_ext.
             0x16 => self.extend(true)?,
             0x2a => self.extend(false)?,
+            // ref8 to ref64.
             0x17 => self.load(1)?,
             0x18 => self.load(2)?,
             0x19 => self.load(4)?,
             0x1a => self.load(8)?,
+            // if_goto and goto.
             0x20 => {
                 let target = self.operand(2)?;
                 if self.pop()? != 0 {
@@ -70,14 +75,17 @@ impl Machine<'_> {
                 let target = self.operand(2)?;
                 self.jump(target)?;
             }
+            // const8 to const64.
             0x22 => self.constant(1)?,
             0x23 => self.constant(2)?,
             0x24 => self.constant(4)?,
             0x25 => self.constant(8)?,
+            // reg, end, dup and pop.
             0x26 => self.register()?,
             0x27 => return self.pop().map(Some),
             0x28 => self.pick(0)?,
             0x29 => drop(self.pop()?),
+            // swap, pick and rot.
             0x2b => {
                 let (b, a) = (self.pop()?, self.pop()?);
                 self.push(b)?;
@@ -99,7 +107,8 @@ impl Machine<'_> {
         Ok(None)
     }
 
-    /// Reads the next `bytes` bytes of the code as a number, the most significant byte first.
+    /// Reads the next `bytes` bytes of the code as a number, the most significant byte first, and
+    /// skips them. Fails beyond the end of the code.
     fn operand(&mut self, bytes: usize) -> Result<u64, Fault> {
         let end = self.at + bytes;
         let operand = self.code.get(self.at..end).ok_or(Fault::Malformed)?;
@@ -140,8 +149,9 @@ impl Machine<'_> {
         self.push(compute(value))
     }
 
-    /// Replaces the two numbers at the top of the stack by the result of an operation. Fails for a
-    /// division by zero.
+    /// Replaces the two numbers at the top of the stack by the result of an operation, of which the
+    /// upper one is the right operand. Fails for a division by zero. A shift by 64 or more bits
+    /// leaves 0 or the sign.
     fn binary(&mut self, operation: u64) -> Result<(), Fault> {
         let (b, a) = (self.pop()?, self.pop()?);
         let (a_bits, b_bits) = (a.cast_unsigned(), b.cast_unsigned());
@@ -149,6 +159,7 @@ impl Machine<'_> {
         let quotient = |value: Option<i64>| value.ok_or(Fault::Malformed);
         let unsigned = |value: Option<u64>| quotient(value.map(u64::cast_signed));
         let value = match operation {
+            // add, sub, mul, div and rem with and without signs, lsh, rsh_signed, rsh_unsigned.
             0x02 => a.wrapping_add(b),
             0x03 => a.wrapping_sub(b),
             0x04 => a.wrapping_mul(b),
@@ -159,6 +170,7 @@ impl Machine<'_> {
             0x09 => shift.map_or(0, |shift| a << shift),
             0x0a => a >> shift.unwrap_or(63),
             0x0b => shift.map_or(0, |shift| (a_bits >> shift).cast_signed()),
+            // bit_and, bit_or, bit_xor, equal, less_signed, less_unsigned.
             0x0f => a & b,
             0x10 => a | b,
             0x11 => a ^ b,
@@ -170,7 +182,7 @@ impl Machine<'_> {
     }
 
     /// Replaces the top of the stack by its low bits, as many as the operand says, extended to 64
-    /// bits with or without their sign.
+    /// bits with or without their sign. Fails for an operand other than 1 to 64.
     fn extend(&mut self, signed: bool) -> Result<(), Fault> {
         let bits = self.operand(1)?;
         let value = self.pop()?;
@@ -193,8 +205,8 @@ impl Machine<'_> {
         self.push(i64::from_le_bytes(value))
     }
 
-    /// Pushes the low 64 bits of the register that the operand names; a shorter one is extended
-    /// with zeros.
+    /// Pushes the low 64 bits of the register that the operand names by gdb's number; a shorter one
+    /// is extended with zeros. Fails if there is no such register or its value is unknown.
     fn register(&mut self) -> Result<(), Fault> {
         let number = usize::try_from(self.operand(2)?).map_err(|_| Fault::Malformed)?;
         let register = numbers::register(number).ok_or(Fault::Malformed)?;

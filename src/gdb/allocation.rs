@@ -4,9 +4,9 @@ use super::hex;
 use crate::common::Addr;
 use crate::session::{Protection, Run, Session};
 
-/// Allocates or frees memory by `_MSIZE,PERMISSIONS` or `_mADDR`, and returns the reply. Returns
-/// `None` for other packets, for `_M` without a comma, and if LLDB has to let the program allocate
-/// the memory.
+/// Allocates or frees memory by `_MSIZE,PERMISSIONS` or `_mADDR`, and returns the reply: the
+/// address or `OK`, or an error if that failed or a number is malformed. Returns `None` for other
+/// packets, for `_M` without a comma, and if LLDB has to let the program allocate the memory.
 pub(super) fn answer<R: Run>(session: &mut Session<R>, body: &[u8]) -> Option<Vec<u8>> {
     if let Some(addr) = body.strip_prefix(b"_m") {
         let is_freed = hex::number(addr).is_some_and(|addr| session.run_mut().free(Addr(addr)));

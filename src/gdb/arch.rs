@@ -21,7 +21,7 @@ impl Arch for Amd64 {
 pub(super) struct RegisterFile {
     /// The values of the registers.
     pub(super) values: KnownRegisters,
-    /// The registers in the target description.
+    /// The registers in the target description, in the order in which a `g` reply has them.
     pub(super) served: Vec<Register>,
 }
 

@@ -39,8 +39,9 @@ impl Btrace {
 }
 
 /// Handles a `Qbtrace` or `Qbtrace-conf` packet, which starts, stops or configures the trace, and
-/// returns the reply: empty for unsupported ones. Returns `None` for other packets. To start may
-/// take long: `interrupted` is called regularly, and ends that with an error if it returns true.
+/// returns the reply: empty for unsupported ones. Accepts any size of the buffer and ignores it.
+/// Returns `None` for other packets. To start may take long: `interrupted` is called regularly, and
+/// ends that with an error if it returns true.
 pub(super) fn answer<R: Run>(
     served: &mut Served<R>,
     body: &[u8],
@@ -67,9 +68,10 @@ pub(super) fn answer<R: Run>(
     Some(b"OK".to_vec())
 }
 
-/// Returns the document `btrace` of a thread for an annex, and notes that the client gets it.
-/// `None` for an annex other than `all` and `new`, or if the thread has no trace. For `new`, the
-/// document contains no packets if the client has them already.
+/// Returns the document `btrace` of a thread for an annex, and notes that the client gets it. It
+/// has the whole history if the client enabled no trace. `None` for an annex other than `all` and
+/// `new`, or if the thread has no trace. For `new`, the document contains no packets if the client
+/// has them already.
 pub(super) fn document<R: Run>(served: &mut Served<R>, tid: Tid, annex: &[u8]) -> Option<Vec<u8>> {
     // PT traces have no deltas: gdb then requests what is new, which is the whole trace or nothing.
     if !matches!(annex, b"all" | b"new") {

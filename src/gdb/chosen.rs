@@ -79,8 +79,8 @@ impl Chosen {
         self.listed = true;
     }
 
-    /// Handles a stop. gdb assumes that the stopped thread is chosen for `Hg`, and that its own
-    /// choice for `Hc` is still valid.
+    /// Handles a stop: chooses and selects the stopped thread, as gdb assumes, and forgets that the
+    /// client has listed the threads. The choice of `Hc` stays valid.
     pub(super) fn note_stop(&mut self, tid: Tid) {
         *self = Self { resumed: self.resumed, ..Self::stopped_at(tid) };
     }

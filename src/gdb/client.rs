@@ -65,7 +65,7 @@ impl Answer {
     }
 }
 
-/// Returns packets that print a text on the client's console.
+/// Returns framed packets that print a text on the client's console; none for an empty text.
 fn console(text: &str) -> Vec<u8> {
     let pieces = text.as_bytes().chunks(CONSOLE_BYTES);
     pieces.flat_map(|piece| frame::encode(format!("O{}", hex::encode(piece)).as_bytes())).collect()
@@ -231,7 +231,8 @@ impl<'a, R: Run> Client<'a, R> {
         }
     }
 
-    /// Handles `qRcmd`, a monitor command.
+    /// Executes the monitor command of `qRcmd`, and replies with its text. Notes a move to repeat
+    /// at the next resume, and whether the server ends when the client leaves.
     fn monitor(&mut self, command: &[u8]) -> Answer {
         let Some(command) = hex::decode(command) else { return Answer::malformed() };
         let command = String::from_utf8_lossy(&command).into_owned();
@@ -250,7 +251,7 @@ impl<'a, R: Run> Client<'a, R> {
 
     /// Handles the packets that are neither about run control nor about the connection: asks each
     /// file that handles some of them, and passes the rest to gdbstub. A packet about a thread that
-    /// does not exist now gets an error.
+    /// does not exist now gets an error, and gdb's `Z3` the empty reply of an unsupported packet.
     fn answer_data(&mut self, body: &[u8]) -> Answer {
         let named =
             Some(body).filter(|_| self.features.names_threads).and_then(lldb::split_thread_suffix);
@@ -334,7 +335,8 @@ impl<'a, R: Run> Client<'a, R> {
         asks_register && !probes && packets.starts_with(b"$xx")
     }
 
-    /// Handles `qSupported`: notes the client's features, and returns those of the server.
+    /// Handles `qSupported`: notes the client's features, without forks if the run cannot stop at
+    /// them, and returns those of the server. From now on the run stops at those forks.
     fn negotiate(&mut self, body: &[u8]) -> Answer {
         // LLDB sends the packet again after others that announced features.
         let ClientFeatures { lists_threads, names_threads, signals, .. } = self.features;
@@ -356,7 +358,8 @@ impl<'a, R: Run> Client<'a, R> {
         Answer::Reply(supported::extend(&features, self.features, run.can_catch_calls()))
     }
 
-    /// Handles `Hg` and `Hc`. Keeps the choice even if it is refused; see [`Chosen`].
+    /// Handles `Hg` and `Hc`. Refuses a thread that does not exist now, but keeps the choice (see
+    /// [`Chosen`]). `Hg` for any or all threads chooses the thread of the last stop.
     fn choose_thread(&mut self, kind: u8, id: &[u8]) -> Answer {
         let Some(choice) = thread_id::parse(id) else { return Answer::malformed() };
         let session = &self.served.session;
@@ -386,7 +389,9 @@ impl<'a, R: Run> Client<'a, R> {
     }
 
     /// Handles a run control packet: runs until a stop to report, and returns the stop reply. A
-    /// pending Ctrl-C, or a position to move to, takes the place of the run.
+    /// pending Ctrl-C, or a position to move to, takes the place of the run. Returns an error, and
+    /// runs nothing, if the packet is malformed, the chosen thread does not exist now, or the
+    /// session refuses the order.
     fn resume(&mut self, body: &[u8]) -> Answer {
         let Some(mut resume) = resume::parse(body, &self.chosen, self.features.signals) else {
             return Answer::malformed();

@@ -12,6 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The maximum number of breakpoints with conditions.
 const BREAKPOINTS_LIMIT: usize = 10_000;
+/// The maximum number of conditions of one breakpoint.
 const CONDITIONS_LIMIT: usize = 100;
 
 /// The conditions of the breakpoints that a client has inserted, by type and address.
@@ -25,7 +26,8 @@ impl Conditions {
     /// Notes the conditions of a breakpoint in `Z0` or `Z1`, in place of earlier ones, or forgets
     /// them for `z0` or `z1`. Returns the packet without the fields after the breakpoint's kind,
     /// for gdbstub. Returns other packets unchanged, and `None` if the packet is malformed or has
-    /// too many conditions.
+    /// too many conditions. After [`BREAKPOINTS_LIMIT`], drops the conditions: the breakpoint
+    /// always stops.
     pub(super) fn note_breakpoint_packet<'a>(&mut self, body: &'a [u8]) -> Option<&'a [u8]> {
         let [action @ (b'Z' | b'z'), kind @ (b'0' | b'1'), b',', place @ ..] = body else {
             return Some(body);
@@ -45,8 +47,9 @@ impl Conditions {
         Some(&body[..plain])
     }
 
-    /// Returns true if a stop is to be skipped: it is at breakpoints whose conditions are all
-    /// false. Returns false if one of them has no condition, or one that cannot be evaluated.
+    /// Returns true if a stop is to be skipped: it is reported as one at a breakpoint, and the
+    /// conditions of all breakpoints there are false. Returns false if one of them has no
+    /// condition, or one that cannot be evaluated.
     pub(super) fn skip_stop<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
         let StopReason::Breakpoint(_) = stop.reason else { return false };
         let (run, tid) = (session.run(), stop.thread);
@@ -66,7 +69,8 @@ impl Conditions {
         }) && any
     }
 
-    /// Returns the conditions in the form for a run that evaluates them itself.
+    /// Returns the conditions in the form for a run that evaluates them itself: the default value
+    /// if no breakpoint has one.
     pub(super) fn for_run(&self) -> session::Conditions {
         if self.inserted.values().all(Vec::is_empty) {
             return session::Conditions::default();
@@ -80,7 +84,9 @@ impl Conditions {
     }
 }
 
-/// Parses `X LENGTH , BYTES`, repeated. Ignores the commands after `cmds:`.
+/// Parses `XLENGTH,BYTES`, repeated, into the bytes of each. Ignores the first other text with all
+/// after it, such as commands after `cmds:`. `None` if one is malformed, or for more than
+/// [`CONDITIONS_LIMIT`].
 fn expressions(mut list: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut expressions = Vec::new();
     while let [b'X', rest @ ..] = list {

@@ -44,12 +44,14 @@ pub(super) struct Door {
 struct State {
     /// True while a client waits to be served, or is served.
     occupied: AtomicBool,
+    /// True once the door is dropped.
     closed: AtomicBool,
     /// The number of clients being rejected.
     rejecting: AtomicUsize,
 }
 
 enum WakeAddress {
+    /// `None` if the system does not say.
     Tcp(Option<SocketAddr>),
     Unix(PathBuf),
 }
@@ -69,8 +71,9 @@ impl Door {
         Self { clients, refusals, state, wake_address, acceptor: Some(acceptor) }
     }
 
-    /// Waits for the next client; returns `None` if the server shall end. Other clients are
-    /// rejected while a client is served. Passes messages about rejected clients to `announce`.
+    /// Waits for the next client; returns `None` if the server shall end, and fails if the socket
+    /// did. Other clients are rejected while a client is served. Passes messages about rejected
+    /// clients to `announce`.
     pub(super) fn admit(
         &self,
         is_to_end: &dyn Fn() -> bool,

@@ -1,4 +1,5 @@
-//! Host I/O: read-only access to the files of the recording, and to no others.
+//! Host I/O, gdb's packets `vFile`: read-only access to the files of the recording, and to no
+//! others. A file that the recording lacks does not exist (`ENOENT`).
 
 use super::target::Served;
 use crate::session::{FileBytes, Run};
@@ -21,7 +22,7 @@ const MAX_OPEN: usize = 256;
 #[derive(Default)]
 pub(super) struct OpenFiles {
     open: BTreeMap<u32, Box<dyn FileBytes>>,
-    /// The descriptor of the next file.
+    /// The descriptor of the next file. It wraps around at 2^31.
     next: u32,
 }
 
@@ -142,6 +143,7 @@ impl<R: Run> HostIoReadlink for Served<R> {
 }
 
 impl<R: Run> HostIoSetfs for Served<R> {
+    // The files of the recording are the same for all processes.
     fn setfs(&mut self, _fs: FsKind) -> HostIoResult<(), Self> {
         Ok(())
     }

@@ -20,11 +20,14 @@ pub(super) const NOTE: &str = "contraflow: the value returned is not known in th
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Finish {
     thread: Tid,
+    /// The return address.
     addr: Addr,
+    /// The number of frames of the call history after the return.
     frames: u64,
 }
 
-/// Parses the text after `qContraflow.finish:`; `None` if it is malformed.
+/// Parses the text after `qContraflow.finish:`; `None` if it is malformed, or does not name a
+/// single thread.
 pub(super) fn parse(text: &[u8]) -> Option<Finish> {
     let (thread, place) = hex::split(text, b',')?;
     let (addr, frames) = hex::split(place, b',')?;

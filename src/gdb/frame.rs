@@ -69,7 +69,9 @@ impl Framer {
         interrupted
     }
 
-    /// Removes and returns the packet at the start of the input; `None` if it is not whole yet.
+    /// Removes and returns the packet at the start of the input, [`Unit::Damaged`] if its checksum
+    /// is wrong or it is too long; `None` if it is not whole yet. If another `$` is in it, returns
+    /// the packet after the last one.
     fn take_packet(&mut self) -> Option<Unit> {
         let Some(end) = self.input.iter().position(|byte| *byte == b'#') else {
             let too_long = self.input.len() > PACKET_SIZE_BYTES;
@@ -111,7 +113,7 @@ const MOST_REPEATED: usize = (b'~' - COUNT_OFFSET) as usize;
 const LEAST_REPEATED: usize = 3;
 
 /// Returns framed packets with run-length encoding (gdb manual, "Overview" of the remote protocol),
-/// or as they are if that saves less than a quarter.
+/// or as they are if they are short ([`COMPRESSED_FROM_BYTES`]) or that saves less than a quarter.
 pub(super) fn encode_run_lengths(packets: Vec<u8>) -> Vec<u8> {
     if packets.len() < COMPRESSED_FROM_BYTES {
         return packets;
@@ -202,7 +204,7 @@ fn is_reserved(byte: u8) -> bool {
     matches!(byte, b'#' | b'$' | b'}' | b'*')
 }
 
-/// Reverses [`escape`].
+/// Reverses [`escape`]. Drops a `}` at the end, which escapes nothing.
 pub(super) fn unescape(bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(bytes.len());
     let mut bytes = bytes.iter();

@@ -10,7 +10,7 @@ pub(super) fn number(digits: &[u8]) -> Option<u64> {
     u64::from_str_radix(text, 16).ok().filter(|_| plain)
 }
 
-/// Encodes bytes as two digits each.
+/// Encodes bytes as two lower-case digits each.
 pub(super) fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {

@@ -51,7 +51,10 @@ pub struct Inquired {
 }
 
 impl Inquirer {
-    /// Returns a handle, and the server's end.
+    /// Returns a handle, and the server's end, to pass to [`Listener::Inquired`] with the client's
+    /// streams.
+    ///
+    /// [`Listener::Inquired`]: super::Listener::Inquired
     pub fn new() -> (Self, Inquiries) {
         let (sender, items) = sync_channel(WAITING_ITEMS);
         (Self { items: sender.clone() }, Inquiries { sender, items })
@@ -66,8 +69,9 @@ impl Inquirer {
         self.ask_later(question).recv().ok()
     }
 
-    /// Asks the session, and returns the channel on which the answer arrives. No answer arrives if
-    /// the server has ended.
+    /// Asks the session, and returns the channel on which the answer arrives. No answer arrives,
+    /// and the channel is closed, if the server has ended. Waits first while [`WAITING_ITEMS`] are
+    /// waiting already.
     pub fn ask_later<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut dyn AnySession) -> T + Send + 'static,

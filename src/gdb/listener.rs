@@ -51,7 +51,8 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Returns the socket's address as text for gdb's `target remote`.
+    /// Returns the socket's address as text for gdb's `target remote`; `unknown` if the system does
+    /// not say.
     pub(super) fn address(&self) -> String {
         match self {
             Self::Tcp(listener) => {
@@ -80,7 +81,8 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
         Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
         Err(_) => {}
     }
-    // A bound socket accepts connections at once, so it gets its permissions in a private directory.
+    // A bound socket accepts connections at once, so it gets its permissions in a private
+    // directory.
     let private = private_directory(path)?;
     let listener = bind_in(&private, path);
     fs::remove_dir_all(&private)?;

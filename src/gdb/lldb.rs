@@ -12,7 +12,8 @@ use std::fmt::Write;
 /// LLDB's target triple of x86-64 Linux programs.
 const TRIPLE: &str = "x86_64-pc-linux-gnu";
 
-/// Returns the reply to a query of LLDB; `None` for other packets.
+/// Returns the reply to a query of LLDB, an error for a malformed address; `None` for other
+/// packets, and for `qProcessInfo` without a program.
 pub(super) fn answer<R: Run>(
     session: &Session<R>,
     signals: Numbering,
@@ -43,8 +44,8 @@ fn process_info<R: Run>(session: &Session<R>) -> Option<String> {
     Some(format!("pid:{:x};triple:{triple};ptrsize:8;endian:little;ostype:linux;vendor:pc;", pid.0))
 }
 
-/// Returns the mapping at an address, or the unmapped range around it. Empty if the mappings are
-/// unknown.
+/// Returns the reply with the mapping at an address, or with the unmapped range around it, which
+/// has no permissions. Empty if the mappings are unknown.
 fn memory_region<R: Run>(session: &Session<R>, addr: Addr) -> String {
     let Some(regions) = session.run().regions() else { return String::new() };
     let inside = regions.iter().find(|region| region.range.contains(addr));
@@ -69,7 +70,8 @@ fn memory_region<R: Run>(session: &Session<R>, addr: Addr) -> String {
     reply
 }
 
-/// Returns all threads, in the format of `jThreadsInfo`.
+/// Returns all threads as the JSON of `jThreadsInfo`. Only the thread of the last stop has a reason
+/// and a signal.
 fn threads_info<R: Run>(session: &Session<R>, signals: Numbering) -> String {
     let last = session.last_stop();
     let entry = |thread: &ThreadInfo| {
@@ -87,7 +89,7 @@ fn threads_info<R: Run>(session: &Session<R>, signals: Numbering) -> String {
     Value::Array(entries).to_string()
 }
 
-/// Returns LLDB's word for the reason of a stop.
+/// Returns LLDB's word for the reason of a stop; `exception` for those without one.
 fn reason(stop: Stop) -> &'static str {
     match stop.reason {
         StopReason::Breakpoint(_) => "breakpoint",
@@ -102,7 +104,7 @@ fn reason(stop: Stop) -> &'static str {
     }
 }
 
-/// Returns the client's number of the signal to show.
+/// Returns the client's number of the signal to show: SIGTRAP for a stop that no signal caused.
 fn signal(stop: Stop, signals: Numbering) -> u8 {
     match stop.reason {
         StopReason::Signal(number) => signals.client_number(number),

@@ -7,14 +7,19 @@ use crate::common::Tid;
 use crate::session::{Error, Run, Session};
 use serde_json::{Value, json};
 
+/// LLDB's name for the packets of a thread.
 const KIND: &str = "iptTrace";
+/// LLDB's name for the description of the CPU.
 const CPU: &str = "procfsCpuInfo";
-/// A CPU without errata: family, model and stepping.
+/// The CPU to describe if the traced one is unknown, one without errata: family, model and
+/// stepping.
 const PLAIN_CPU: (u16, u8, u8) = (6, 0x7e, 5);
 /// The maximum size of a trace that is sent, since it is copied.
 const TRACE_LIMIT_BYTES: usize = 1 << 28;
 
-/// Returns the reply to a `jLLDBTrace` packet; `None` for other packets.
+/// Returns the reply to a `jLLDBTrace` packet: an error for a trace that is not of Intel PT or does
+/// not exist, and empty for an unknown request. Returns `None` for other packets. `Start` may take
+/// long: `interrupted` is called regularly, and ends that with an error if it returns true.
 pub(super) fn answer<R: Run>(
     session: &Session<R>,
     body: &[u8],
@@ -66,8 +71,8 @@ fn state<R: Run>(session: &Session<R>) -> Value {
     json!({ "tracedThreads": traced, "processBinaryData": cpu, "usingCgroupFiltering": false })
 }
 
-/// Returns the bytes of a trace, or the description of the CPU; `None` for other kinds, and for a
-/// trace that is too large.
+/// Returns the whole trace of a thread, or the description of the CPU; `None` for other kinds, for
+/// a thread without a trace, and for a trace larger than [`TRACE_LIMIT_BYTES`].
 fn data<R: Run>(session: &Session<R>, argument: &Value) -> Option<Vec<u8>> {
     if argument["kind"] == CPU {
         return Some(cpu(session).into_bytes());
@@ -77,7 +82,7 @@ fn data<R: Run>(session: &Session<R>, argument: &Value) -> Option<Vec<u8>> {
     (trace.len() <= TRACE_LIMIT_BYTES).then_some(trace)
 }
 
-/// Returns the traced CPU in the format of /proc/cpuinfo.
+/// Returns the traced CPU in the format of /proc/cpuinfo; [`PLAIN_CPU`] if it is unknown.
 fn cpu<R: Run>(session: &Session<R>) -> String {
     let (family, model, stepping) = session.run().pt_cpu().unwrap_or(PLAIN_CPU);
     format!(

@@ -10,9 +10,9 @@ const UNKNOWN: &[u8] = b"E0e";
 /// The maximum size of a read: its reply, with two digits per byte, fits a packet.
 const MAX_READ_BYTES: u64 = (frame::PACKET_SIZE_BYTES as u64 - 16) / 2;
 
-/// Returns the reply to `mADDR,LENGTH` or `xADDR,LENGTH`: the bytes up to the first unknown one, or
-/// an error if that is the first. `None` for other packets and malformed ones. With `hides_data`,
-/// writable memory counts as unknown.
+/// Returns the reply to `mADDR,LENGTH` or `xADDR,LENGTH`: the bytes up to the first unknown one, at
+/// most [`MAX_READ_BYTES`], or an error if the byte at ADDR is unknown. `None` for other packets
+/// and malformed ones. With `hides_data`, writable memory counts as unknown.
 pub(super) fn answer<R: Run>(
     session: &Session<R>,
     tid: Tid,
@@ -35,7 +35,8 @@ pub(super) fn answer<R: Run>(
     })
 }
 
-/// Returns the distance from `addr` to the next writable byte; 0 if it is at `addr`.
+/// Returns the distance from `addr` to the next writable byte; 0 if it is at `addr`, and `u64::MAX`
+/// if there is none or the mappings are unknown.
 fn bytes_to_writable<R: Run>(session: &Session<R>, addr: Addr) -> u64 {
     let regions = session.run().regions().unwrap_or_default();
     let writable = regions.iter().filter(|region| region.protection.write);

@@ -39,7 +39,7 @@ pub(super) fn register(number: usize) -> Option<Register> {
     BY_NUMBER.get(number).copied()
 }
 
-/// Returns gdb's number of a register.
+/// Returns gdb's number of a register; `None` if gdb has no such register.
 pub(super) fn number(register: Register) -> Option<usize> {
     BY_NUMBER.iter().position(|known| *known == register)
 }

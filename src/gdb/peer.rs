@@ -21,7 +21,7 @@ pub(super) enum Peer {
 }
 
 impl Peer {
-    /// Returns the owner of the other end of a connection.
+    /// Returns the owner of the other end of a connection. Fails if the connection is broken.
     pub(super) fn of(stream: &TcpStream) -> io::Result<Self> {
         let (here, there) = (stream.local_addr()?, stream.peer_addr()?);
         let tables = || ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
@@ -39,7 +39,8 @@ impl Peer {
     }
 }
 
-/// Returns true if a client may be served: another user of this machine may not.
+/// Returns true if a client may be served: it may not if it is another user of this machine, or if
+/// its owner cannot be determined.
 pub(crate) fn is_own_client(stream: &TcpStream) -> bool {
     matches!(Peer::of(stream), Ok(Peer::Own | Peer::Remote))
 }
@@ -65,6 +66,7 @@ fn canonical(address: SocketAddr) -> (IpAddr, u16) {
 }
 
 /// Parses an address as the kernel prints it: words in the machine's byte order, and the port.
+/// `None` if it is malformed. An IPv4 address in an IPv6 one becomes the former.
 fn address(text: &str) -> Option<(IpAddr, u16)> {
     let (ip, port) = text.split_once(':')?;
     let words: Option<Vec<[u8; 4]>> = (0..ip.len().div_ceil(8))

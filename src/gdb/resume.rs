@@ -19,7 +19,7 @@ const FEW_STEPS: u32 = 16;
 pub(super) struct Resume {
     /// The order for the session.
     pub(super) order: Order,
-    /// The range in which the thread continues to step.
+    /// The range in which the thread continues to step; `None` for one step, or to continue.
     pub(super) range: Option<AddrRange>,
     /// The process to resume, if the packet names no thread of it.
     pub(super) process: Option<Pid>,
@@ -29,8 +29,9 @@ pub(super) struct Resume {
 
 impl Resume {
     /// Delivers the signals for other threads and runs until a stop to report, which it returns:
-    /// skips stops at breakpoints whose conditions are false, and steps on inside `range`. Calls
-    /// `interrupted` regularly, and stops if it returns true.
+    /// skips stops at breakpoints whose conditions are false, and steps on inside `range`. If a
+    /// step ends at such a breakpoint, returns it as a step; such a stop of another thread ends it
+    /// as it is. Calls `interrupted` regularly, and stops if it returns true.
     pub(super) fn run<R: Run>(
         &self,
         session: &mut Session<R>,
@@ -78,7 +79,8 @@ impl Resume {
     }
 }
 
-/// Returns true for a run control packet, well-formed or not; not for `vCont?`.
+/// Returns true for a run control packet, well-formed or not; false for `vCont?`, and for `C` and
+/// `S` with more than two characters after them.
 pub(super) fn is_resume(body: &[u8]) -> bool {
     match body {
         b"bs" | b"bc" | b"c" | b"s" => true,
@@ -103,7 +105,8 @@ pub(super) fn parse(body: &[u8], chosen: &Chosen, signals: Numbering) -> Option<
     }
 }
 
-/// Returns the kernel's number of the signal in a `C` or `S` action; 0 without a signal.
+/// Returns the kernel's number of the signal in a `C` or `S` action; 0 if there is none, or if it
+/// is malformed or the kernel lacks it.
 fn signal_of(action: &[u8], signals: Numbering) -> i32 {
     match action {
         [b'C' | b'S', number @ ..] => {
@@ -116,14 +119,18 @@ fn signal_of(action: &[u8], signals: Numbering) -> i32 {
 /// One `;`-separated action of `vCont`.
 struct VContAction {
     action: Action,
+    /// The kernel's number of the signal to deliver; 0 for none.
     signal: i32,
+    /// The range of `r`.
     range: Option<AddrRange>,
     threads: ThreadChoice,
+    /// The process all of whose threads the action names; `None` for others.
     process: Option<Pid>,
 }
 
 /// Parses the actions of `vCont` into one resume: by the action of the first thread that they name,
-/// or for the thread to step if they name none. `None` if an action is malformed or unsupported.
+/// or for the thread to step if they name none. Of the actions for other threads only the signals
+/// count. `None` if an action is malformed or unsupported.
 fn parse_actions(list: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Resume> {
     let parts: Vec<VContAction> = list
         .split(|byte| *byte == b';')
@@ -153,7 +160,8 @@ fn parse_actions(list: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Res
     Some(Resume { order, range: part.range, process: part.process, signals })
 }
 
-/// Parses one action; `None` if it is malformed or unsupported.
+/// Parses one action, which is for all threads if it names none; `None` if it is malformed or
+/// unsupported.
 fn parse_action(part: &[u8], signals: Numbering) -> Option<VContAction> {
     let (what, thread, process) = match hex::split(part, b':') {
         Some((what, id)) => (what, thread_id::parse(id)?, thread_id::whole_process(id)),

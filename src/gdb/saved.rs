@@ -13,13 +13,15 @@ const STATES_LIMIT: usize = 1000;
 #[derive(Debug, Default)]
 pub(super) struct SavedRegisters {
     states: BTreeMap<u64, (Tid, KnownRegisters)>,
+    /// The number of the last save.
     last: u64,
 }
 
 impl SavedRegisters {
     /// Saves the registers of thread `tid` for `QSaveRegisterState`, or writes saved ones back to
-    /// their thread and forgets them for `QRestoreRegisterState`. Returns the reply; `None` for
-    /// other packets.
+    /// their thread and forgets them for `QRestoreRegisterState`. Returns the reply: the number of
+    /// the save or `OK`, or an error after [`STATES_LIMIT`], for an unknown number, or for a
+    /// refused write. Returns `None` for other packets.
     pub(super) fn answer<R: Run>(
         &mut self,
         session: &mut Session<R>,
@@ -45,7 +47,8 @@ impl SavedRegisters {
     }
 }
 
-/// Writes back the registers that have changed since and were known. Returns the reply.
+/// Writes back the registers that have changed since and were known. Returns the reply: an error at
+/// the first write that is refused, after which the rest is not written.
 fn restore<R: Run>(session: &mut Session<R>, tid: Tid, registers: &KnownRegisters) -> Vec<u8> {
     let now = session.run().registers(tid);
     let changed = |register: &Register| now.value(*register) != registers.value(*register);

@@ -16,8 +16,8 @@ const POLYNOMIAL: u32 = 0x04c1_1db7;
 /// The reply for unknown memory: `EFAULT`.
 const UNKNOWN: &[u8] = b"E0e";
 
-/// Returns the reply to `qSearch:memory` or `qCRC`; `None` for other packets. Calls `interrupted`
-/// regularly, and stops if it returns true.
+/// Returns the reply to `qSearch:memory` or `qCRC`, an error for a malformed one; `None` for other
+/// packets. Calls `interrupted` regularly, and stops with an error if it returns true.
 pub(super) fn answer<R: Run>(
     session: &Session<R>,
     tid: Tid,
@@ -99,6 +99,7 @@ fn crc<R: Run>(
     Some(format!("C{sum:x}").into_bytes())
 }
 
+/// Returns the CRC of some bytes and one more, from the CRC of the former.
 fn add(sum: u32, byte: u8) -> u32 {
     (0..8).fold(sum ^ u32::from(byte) << 24, |sum, _| {
         let carry = sum >> 31 == 1;

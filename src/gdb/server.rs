@@ -35,7 +35,8 @@ pub struct Options {
     /// Returns true if the server shall end: it then kills the program that it started, or detaches
     /// from the one that it attached to. Called regularly, and after each signal while waiting.
     pub is_to_end: Box<dyn Fn() -> bool>,
-    /// Shows a line to the user: the address of the server, or a rejected client.
+    /// Shows a line to the user: the address of the server, a rejected client, or why the run
+    /// failed.
     pub announce: Box<dyn FnMut(&str)>,
 }
 
@@ -82,7 +83,8 @@ pub enum Error {
 
 /// Serves a session to one client after the other. Ends when the program is gone (unless with
 /// [`Options::persists`]), when a client has asked for it, when [`Options::is_to_end`] says so, or
-/// with [`Options::once`] when the first client leaves. Standard streams have one client.
+/// with [`Options::once`] when the first client leaves. Streams have one client. Fails only if the
+/// socket fails.
 pub fn serve<R: Run>(
     listener: Listener,
     session: Session<R>,
@@ -142,8 +144,8 @@ fn end_program<R: Run>(served: &mut Served<R>, options: &Options) {
 }
 
 /// Serves clients at the caller's connections, one after the other, until one of them kills the
-/// program or there are no more. Ctrl-C does not end a search here; a lost connection ends its
-/// client only.
+/// program or there are no more, and does not end the program then. Ctrl-C does not end a search
+/// here; a lost connection ends its client only.
 pub fn serve_streams<R: Run, S: Read + Write>(
     streams: impl IntoIterator<Item = S>,
     session: Session<R>,

@@ -16,7 +16,8 @@ pub(super) struct SourceLine {
     range: AddrRange,
 }
 
-/// Parses the text after `qContraflow.line:`; `None` if it is malformed.
+/// Parses the text after `qContraflow.line:`; `None` if it is malformed, or does not name a single
+/// thread.
 pub(super) fn parse(text: &[u8]) -> Option<SourceLine> {
     let (thread, range) = hex::split(text, b',')?;
     let (start, end) = hex::split(range, b',')?;

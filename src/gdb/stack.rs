@@ -4,7 +4,9 @@
 //! The reply is `POSITION,COMPLETE,DEPTH,PC,OLDER` and then one
 //! `;ACTIVATION,ENTRY,CALL,RETURN,SIGNAL` per frame, innermost first, in hex; `-` is unknown.
 //! COMPLETE is 1 if the general registers and the stack are known, so that gdb's own unwinders
-//! work. OLDER is the reason why there are no older frames, as a number of [`number_of`].
+//! work. DEPTH is the number of all frames, of which the reply has COUNT from OFFSET on. OLDER is
+//! the reason why there are no older frames, as a number of [`number_of`]. The fields of a frame
+//! are those of [`CallFrame`], in its order.
 
 use super::hex;
 use super::thread_id::{self, ThreadChoice};
@@ -18,7 +20,8 @@ const MAX_FRAMES: u64 = 512;
 const LARGEST_FRAME_BYTES: u64 = 8 << 20;
 
 /// Returns the reply to `THREAD,OFFSET,COUNT`, the text after `qContraflow.stack:`; `None` if it is
-/// malformed. At most [`MAX_FRAMES`] frames are in one reply.
+/// malformed. If THREAD is no single thread, it is that of the last stop. At most [`MAX_FRAMES`]
+/// frames are in one reply.
 pub(super) fn answer<R: Run>(session: &Session<R>, text: &[u8]) -> Option<Vec<u8>> {
     let (thread, range) = hex::split(text, b',')?;
     let (offset, count) = hex::split(range, b',')?;

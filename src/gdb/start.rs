@@ -14,8 +14,9 @@ const EDITS_LIMIT: usize = 10_000;
 /// The client's settings for the next program.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Preparation {
-    /// Variables to set or to unset, in the order of the packets.
+    /// Variables to set or to unset (`None`), in the order of the packets.
     environment: Vec<(OsString, Option<OsString>)>,
+    /// The working directory; `None` for the server's.
     directory: Option<PathBuf>,
     /// True to randomize addresses; `None` if the client has not chosen.
     aslr: Option<bool>,
@@ -88,8 +89,8 @@ impl Preparation {
     }
 
     /// Returns the start that `vRun;PROGRAM;ARGUMENT...` or `vAttach;PID` asks for, with the
-    /// client's settings, or an error message if the packet is malformed. Starts nothing. Returns
-    /// `None` for other packets.
+    /// client's settings, or an error message if the packet is malformed. An empty PROGRAM means
+    /// the previous one. Starts nothing. Returns `None` for other packets.
     pub(super) fn parse_start(&self, body: &[u8]) -> Option<Result<Start, &'static str>> {
         if let Some(pid) = body.strip_prefix(b"vAttach;") {
             let pid =

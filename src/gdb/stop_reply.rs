@@ -17,8 +17,9 @@ const SIGTRAP: u8 = 5;
 /// Registers that clients read after every stop: sending them along saves round trips.
 const EXPEDITED: [Register; 3] = [Register::RIP, Register::RSP, Register::RBP];
 
-/// Returns the reply for a stop, in terms that the client understands. With `edge_as_trap`, the
-/// edges of the history are plain traps.
+/// Returns the reply for a stop, in terms that the client understands: a reason that it does not
+/// know is a plain trap. `X` or `W` reports the end of a process, with status 0 if it is unknown.
+/// With `edge_as_trap`, the edges of the history are plain traps, too.
 pub(super) fn format<R: Run>(
     session: &Session<R>,
     stop: Stop,
@@ -113,7 +114,7 @@ pub(super) fn without_reason<R: Run>(
     reply.into_bytes()
 }
 
-/// Adds the known registers of [`EXPEDITED`].
+/// Appends the known registers of [`EXPEDITED`] to a reply.
 fn expedite<R: Run>(session: &Session<R>, thread: Tid, reply: &mut String) {
     let registers = session.run().registers(thread);
     for register in EXPEDITED {

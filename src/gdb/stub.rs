@@ -37,6 +37,7 @@ type Machine<R> = GdbStubStateMachine<'static, Served<R>, Output>;
 
 /// gdbstub for one client.
 pub(super) struct Stub<R: Run> {
+    /// gdbstub's state; `None` before the first packet and after a failure.
     machine: Option<Machine<R>>,
     /// The thread that the last `Hg` chose in gdbstub; `None` if another `Hg` must be sent first.
     thread: Option<Tid>,

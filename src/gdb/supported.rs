@@ -37,14 +37,15 @@ pub(super) struct ClientFeatures {
 }
 
 impl ClientFeatures {
-    /// Returns a thread ID in the client's format.
+    /// Returns a thread ID in the client's format: with its process if the client knows several and
+    /// the process is known.
     pub(super) fn thread_id<R: Run>(self, session: &Session<R>, tid: Tid) -> String {
         let pid = session.run().process_of(tid).filter(|_| self.multiprocess);
         pid.map_or_else(|| thread_id::format(tid), |pid| thread_id::format_with_process(pid, tid))
     }
 }
 
-/// Parses the client's `qSupported`.
+/// Parses the client's `qSupported`. A packet without a list has no features, and is not LLDB's.
 pub(super) fn parse(body: &[u8]) -> ClientFeatures {
     let list = body.strip_prefix(b"qSupported:").unwrap_or_default();
     let has = |feature: &[u8]| list.split(|byte| *byte == b';').any(|item| item == feature);
@@ -73,6 +74,8 @@ pub(super) fn parse(body: &[u8]) -> ClientFeatures {
 }
 
 /// Returns the reply to `qSupported`: gdbstub's features, and those that this server has besides.
+/// Processes and forks are offered only to a client with these features, and stops at system calls
+/// only if the run `catches_calls`.
 pub(super) fn extend(gdbstub: &[u8], client: ClientFeatures, catches_calls: bool) -> Vec<u8> {
     let mut features: Vec<&[u8]> = gdbstub
         .split(|byte| *byte == b';')

@@ -41,6 +41,7 @@ pub(super) struct Served<R> {
     pub(super) refusal: Option<Error>,
     /// The document that `qXfer` reads.
     pub(super) document: Option<Document>,
+    /// The branch trace; `None` if the client has enabled none.
     pub(super) btrace: Option<Btrace>,
     pub(super) files: OpenFiles,
     /// True if the program existed before the client: gdb detaches from it by default.
@@ -77,8 +78,9 @@ impl<R: Run> Served<R> {
         self.document = None;
     }
 
-    /// Calls `act` with the breakpoints of the process of thread `tid` chosen in the session.
-    /// Afterwards, those chosen before are chosen again.
+    /// Calls `act` while insertions and removals of breakpoints are for the process of thread
+    /// `tid`: the program, or the process beside it ([`Session::swap_breakpoints_if_beside`]).
+    /// Afterwards they are for the program again.
     pub(super) fn with_breakpoints_of<T>(
         &mut self,
         tid: common::Tid,
@@ -90,8 +92,9 @@ impl<R: Run> Served<R> {
         result
     }
 
-    /// Removes the state of a client that has gone, with its breakpoints and open files. The next
-    /// client finds the same program and position.
+    /// Removes the state of a client that has gone: its breakpoints, its wish for stops at forks,
+    /// and its open files. The branch trace stays enabled. The next client finds the same program
+    /// and position.
     pub(super) fn forget_client(&mut self) {
         self.session.clear_breakpoints();
         self.session.run_mut().catch_forks(Forks::default());
@@ -117,7 +120,7 @@ impl<R: Run> Served<R> {
     }
 }
 
-/// Returns gdbstub's thread ID; `None` for IDs that no thread has.
+/// Returns gdbstub's thread ID; `None` for 0 and negative IDs, which no thread has.
 pub(super) fn to_gdbstub(tid: common::Tid) -> Option<Tid> {
     usize::try_from(tid.0).ok().and_then(Tid::new)
 }

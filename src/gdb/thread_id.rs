@@ -15,7 +15,8 @@ pub(super) enum ThreadChoice {
     One(Tid),
 }
 
-/// Parses a thread ID; `None` if it is malformed.
+/// Parses a thread ID; `None` if it is malformed. `pPID` alone means all threads; otherwise the
+/// process is ignored, malformed or not.
 pub(super) fn parse(text: &[u8]) -> Option<ThreadChoice> {
     let tid = match text.strip_prefix(b"p") {
         // A process without a thread means all of its threads.

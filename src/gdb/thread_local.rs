@@ -6,7 +6,8 @@ use super::{frame, hex};
 use crate::common::Addr;
 use crate::session::{Run, Session};
 
-/// Returns the reply to `qGetTLSAddr:THREAD,OFFSET,LINKMAP`; `None` for other packets.
+/// Returns the reply to `qGetTLSAddr:THREAD,OFFSET,LINKMAP`: the address, or an error if it is
+/// unknown or the packet is malformed. `None` for other packets.
 pub(super) fn answer<R: Run>(session: &Session<R>, body: &[u8]) -> Option<Vec<u8>> {
     let request = body.strip_prefix(b"qGetTLSAddr:")?;
     let reply = || {

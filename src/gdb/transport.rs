@@ -15,13 +15,16 @@ const READ_BYTES: usize = 0x1_0000;
 /// The maximum time of one wait for bytes.
 const WAIT_PERIOD: Duration = Duration::from_millis(200);
 
-/// A stream that supports blocking and non-blocking reads.
+/// A stream that supports blocking and non-blocking reads. Some transports also carry the questions
+/// of other threads, which arrive between the bytes ([`Inquired`]).
 pub(super) trait Transport {
-    /// Waits for bytes; no bytes mean that the client has gone. Fails with `Interrupted` after a
-    /// signal, a question, or a limited time.
+    /// Waits for bytes and returns them; no bytes mean that the client has gone. Fails with
+    /// `Interrupted` after a signal or [`WAIT_PERIOD`], or if a question arrived, which is kept for
+    /// [`Self::take_question`]. [`Stream`] waits without a limit.
     fn wait(&mut self) -> io::Result<Vec<u8>>;
 
-    /// Returns the available bytes, if any; an empty buffer means that the client has gone.
+    /// Returns the available bytes without waiting; an empty buffer means that the client has gone.
+    /// `None` if there are none, if a question arrived, which is kept, and always for [`Stream`].
     fn poll(&mut self) -> io::Result<Option<Vec<u8>>>;
 
     /// Sends bytes immediately.
@@ -32,12 +35,13 @@ pub(super) trait Transport {
         None
     }
 
-    /// Removes and returns the oldest question that has arrived; `None` if there is none.
+    /// Removes and returns the oldest question that a wait or poll has kept; `None` if there is
+    /// none.
     fn take_question(&mut self) -> Option<Question> {
         None
     }
 
-    /// Returns true if a question has arrived and was not taken yet.
+    /// Returns true if a wait or poll has kept a question that was not taken yet.
     fn has_question(&self) -> bool {
         false
     }
@@ -146,7 +150,10 @@ fn means_nothing_now(error: &io::Error) -> bool {
 /// The standard streams, or two files instead. The standard library has no non-blocking reads of
 /// them, so a thread reads the input. The thread ends with the stream.
 pub(super) struct StandardStreams {
+    /// The items that have arrived and were not received yet: bytes of the reading thread, and
+    /// questions.
     input: Receiver<Item>,
+    /// The questions that were received and not taken yet.
     questions: VecDeque<Question>,
     output: Output,
 }
@@ -183,7 +190,8 @@ impl StandardStreams {
         Self::start_reading(move || read_some(&mut input), sender, items, Output::File(output))
     }
 
-    /// Starts the thread that reads the input and sends each read as an item.
+    /// Starts the thread that reads the input and sends each read as an item, up to its end or an
+    /// error.
     fn start_reading(
         mut read: impl FnMut() -> io::Result<Vec<u8>> + Send + 'static,
         sender: SyncSender<Item>,

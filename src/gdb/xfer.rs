@@ -23,7 +23,8 @@ pub(super) struct Document {
 
 /// Returns the reply to `qXfer:OBJECT:read:ANNEX:OFFSET,LENGTH`, or writes the siginfo of thread
 /// `tid` for `qXfer:siginfo:write`. The reply is empty for an unknown object, and an error if the
-/// document does not exist. Returns `None` for other packets.
+/// document does not exist or the packet is malformed. Returns `None` for other packets. A read at
+/// offset 0, or of another document than the last, makes the document anew.
 pub(super) fn answer<R: Run>(
     served: &mut Served<R>,
     client: ClientFeatures,
@@ -51,7 +52,8 @@ pub(super) fn answer<R: Run>(
 }
 
 /// Writes `OFFSET:DATA` to the `siginfo_t` of a thread, or replaces the whole if the data is longer
-/// and begins at 0. Returns the reply.
+/// and begins at 0. Returns the reply: an error if the data exceeds it otherwise, if the packet is
+/// malformed, or if the session refuses it.
 fn write_siginfo<R: Run>(session: &mut Session<R>, tid: Tid, write: &[u8]) -> Vec<u8> {
     let parsed = hex::split(write, b':').and_then(|(offset, data)| {
         let offset = usize::try_from(hex::number(offset)?).ok()?;
@@ -74,7 +76,8 @@ fn write_siginfo<R: Run>(session: &mut Session<R>, tid: Tid, write: &[u8]) -> Ve
     }
 }
 
-/// Parses `OBJECT:read:ANNEX:OFFSET,LENGTH`. An annex may contain colons.
+/// Parses `OBJECT:read:ANNEX:OFFSET,LENGTH` into object, annex, offset and length; `None` if it is
+/// malformed. An annex may contain colons.
 fn parse(request: &[u8]) -> Option<(&[u8], &[u8], u64, u64)> {
     let (object, rest) = hex::split(request, b':')?;
     let rest = rest.strip_prefix(b"read:")?;
@@ -92,10 +95,12 @@ fn part_reply(bytes: &[u8], offset: u64, length: u64) -> Vec<u8> {
     [more, &*frame::escape(&bytes[start..end])].concat()
 }
 
+/// The result of making a document.
 enum Produced {
     Bytes(Vec<u8>),
     /// The document is not available in this run.
     Absent,
+    /// The server has no documents of this name.
     NoSuchObject,
 }
 

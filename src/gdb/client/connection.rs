@@ -95,7 +95,7 @@ impl<'a> Connection<'a> {
         self.broken || self.framer.take_interrupt() || (self.options.is_to_end)()
     }
 
-    /// Reads the bytes that have arrived, without waiting.
+    /// Reads the bytes that have arrived, without waiting. Notes it if the client has gone.
     fn poll(&mut self) {
         match self.transport.poll() {
             Ok(Some(bytes)) => {

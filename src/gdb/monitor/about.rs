@@ -45,13 +45,14 @@ pub(super) fn when<R: Run>(session: &Session<R>) -> String {
 }
 
 /// Returns the number of a position as text; in an exact recording as `MOMENT` or
-/// `MOMENT.INSTRUCTIONS`.
+/// `MOMENT.INSTRUCTIONS`: the number of log entries and ticks before it (see docs/architecture.md),
+/// and of the instructions since then, if not 0.
 pub(crate) fn position_text(at: u64, is_exact: bool) -> String {
     Position::text(at, is_exact)
 }
 
 /// Describes the time range around the current position in which the order of the threads'
-/// instructions is unknown; `None` if the order is known.
+/// instructions is unknown; `None` if the order is known, without a path, or at the end.
 fn unordered<R: Run>(session: &Session<R>) -> Option<String> {
     let thread = session.last_stop().thread;
     let at = session.run().position().filter(|position| position.at < position.total)?.at;
@@ -61,7 +62,7 @@ fn unordered<R: Run>(session: &Session<R>) -> Option<String> {
     Some(format!("; from {from} to {to} the order between threads is not known"))
 }
 
-/// Returns a share in percent, rounded down, with two decimals.
+/// Returns a share in percent, rounded down, with two decimals; 0 of 0 is 0.
 fn percentage(part: u64, whole: u64) -> String {
     let hundredths = u128::from(part) * 10_000 / u128::from(whole.max(1));
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
@@ -93,7 +94,7 @@ pub(super) fn info<R: Run>(session: &Session<R>) -> String {
     text
 }
 
-/// Lists the gaps in the history.
+/// Lists the gaps in the history: the parts where the path is lost.
 pub(super) fn gaps<R: Run>(session: &Session<R>) -> String {
     let gaps = session.run().gaps();
     if gaps.is_empty() {

@@ -56,7 +56,9 @@ pub(super) fn return_from<R: Run>(
     }
 }
 
-/// Finds the first position after `from` at which an activation has returned to its caller.
+/// Finds the first position after `from` at which the activation of `frame` has returned to its
+/// caller: the thread is at the return address, without the activation on its stack. Nothing if the
+/// address is unknown.
 fn find_return(
     history: &dyn History,
     tid: Tid,
@@ -80,7 +82,8 @@ fn find_return(
     }
 }
 
-/// Moves to a position, and describes it. Returns the text `otherwise` if there is none.
+/// Moves to a position, and describes it. Returns the text `otherwise` if it is `None`, and the
+/// error if the session refuses to move.
 fn seek_or_say<R: Run>(session: &mut Session<R>, position: Option<u64>, otherwise: &str) -> String {
     let Some(position) = position else { return format!("{otherwise}\n") };
     match session.seek(position) {

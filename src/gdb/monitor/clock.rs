@@ -39,7 +39,8 @@ pub(super) fn duration_ns(text: &str) -> Option<u64> {
     decimal(number, unit_ns)
 }
 
-/// Returns a decimal number times `unit`, rounded down; `None` if it is malformed or too large.
+/// Returns a decimal number times `unit`, rounded down; `None` if it is malformed or too large, or
+/// has more than 18 decimals.
 pub(super) fn decimal(number: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

@@ -10,7 +10,8 @@ use std::fmt::Write;
 const NAME_LIMIT_BYTES: usize = 100;
 const MARKS_LIMIT: usize = 10_000;
 
-/// Names the current position. A mark of that name moves here.
+/// Names the current position, and returns text for the user. A mark of that name moves here.
+/// Refuses a bad name ([`is_name`]), and a new one after [`MARKS_LIMIT`].
 pub(super) fn mark<R: Run>(session: &mut Session<R>, name: &str) -> String {
     let Some(position) = session.run().position() else { return NO_HISTORY.to_owned() };
     if !is_name(name) {

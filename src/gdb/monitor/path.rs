@@ -20,15 +20,17 @@ const HITS_LIMIT: usize = 100_000;
 /// The depth up to which calls are indented.
 const INDENT_LIMIT: usize = 60;
 
-/// Parses a count from 1 to `limit`; the default if there is no text.
+/// Parses a count from 1 to `limit`; the default if there is no text. The error is a text for the
+/// user.
 fn number(text: Option<&str>, default: usize, limit: usize) -> Result<usize, String> {
     let Some(text) = text else { return Ok(default) };
     let count = text.parse().ok().filter(|count| (1..=limit).contains(count));
     count.ok_or_else(|| format!("{text}: give a number from 1 to {limit}\n"))
 }
 
-/// Lists the calls of the current thread around the current position. Calls `goes_on` as
-/// [`Run::prepare_path`] does.
+/// Lists up to `count` calls of the current thread before the current position, and as many after
+/// it, with a line for the position itself. Returns the error as text if there are none. Calls
+/// `goes_on` as [`Run::prepare_path`] does.
 pub(super) fn calls_around<R: Run>(
     session: &Session<R>,
     count: Option<&str>,
@@ -98,7 +100,9 @@ fn named(place: Option<CodeLocation>, addr: Addr) -> String {
     place.map_or_else(|| addr.to_string(), |place| Visible(place.to_string()).to_string())
 }
 
-/// Splits the arguments of `find` into the code to find and the count at the end.
+/// Splits the arguments of `find` into the code to find, without quotes around it, and the count at
+/// the end, [`HITS`] if there is none. Fails with a text for the user if the count is 0 or too
+/// large.
 fn parse_find(text: &str) -> Result<(&str, usize), String> {
     let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
     let (what, count) = match text.rsplit_once(' ') {
@@ -214,8 +218,8 @@ struct List {
 }
 
 impl List {
-    /// Adds a line for a position: its thread, time, place and caller. Leaves out a time that is
-    /// equal to that of the line before.
+    /// Adds a line for a position: its thread, time, place and caller, as far as they are known.
+    /// Leaves out a time that is equal to that of the line before.
     fn push(&mut self, history: &dyn History, at: u64) {
         self.hits += 1;
         let _ = write!(self.text, "position {at}");

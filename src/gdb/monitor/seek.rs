@@ -33,7 +33,7 @@ pub(super) fn seek<R: Run>(
     }
 }
 
-/// Parses `+N` or `-N`.
+/// Parses `+N` or `-N`; `None` for other texts.
 fn parse_steps(to: &str) -> Option<(Direction, u64)> {
     let forward = to.strip_prefix('+').map(|count| (Direction::Forward, count));
     let (direction, count) =
@@ -42,7 +42,8 @@ fn parse_steps(to: &str) -> Option<(Direction, u64)> {
 }
 
 /// Steps the current thread of an exact recording by `count` instructions: positions there do not
-/// number instructions.
+/// number instructions. Stops early at the edges of the history and if interrupted. Returns text
+/// for the user: the new position, after the reason of such a stop.
 fn step<R: Run>(
     session: &mut Session<R>,
     direction: Direction,
@@ -89,8 +90,9 @@ pub(super) fn seek_last_change<R: Run>(
     }
 }
 
-/// Returns the requested position, or an error message. `to` is a mark, the start or the end, or a
-/// number, a percentage or a time; with a sign, these three count from here.
+/// Returns the number of the requested position, or an error message, as for a position outside the
+/// history. `to` is a mark, the start or the end, or a number, a percentage or a time; with a sign,
+/// these three count from here.
 pub(super) fn parse_target<R: Run>(session: &Session<R>, to: &str) -> Result<u64, String> {
     let here = session.run().position().ok_or_else(|| NO_HISTORY.to_owned())?;
     if let Some(position) = session.marks().get(to) {
@@ -129,7 +131,8 @@ pub(super) fn parse_target<R: Run>(session: &Session<R>, to: &str) -> Result<u64
     Ok(target)
 }
 
-/// Parses the number of a position: of an exact recording `MOMENT` or `MOMENT.INSTRUCTIONS`.
+/// Parses the number of a position: of an exact recording `MOMENT` or `MOMENT.INSTRUCTIONS`, as
+/// [`position_text`] writes it. `None` if it is malformed.
 fn number(text: &str, is_exact: bool) -> Option<u64> {
     if !is_exact {
         return text.parse().ok();
@@ -152,7 +155,7 @@ fn position_at_percentage(percent: &str, here: Position) -> Option<u64> {
 }
 
 /// Returns the first position at or after a time. With a sign, the time counts from the current
-/// one.
+/// one. Fails with a text for the user outside the history, or if the recording has no times.
 fn position_at_time<R: Run>(
     session: &Session<R>,
     sign: Option<u8>,
