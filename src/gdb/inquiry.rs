@@ -70,8 +70,8 @@ impl Inquirer {
     }
 
     /// Asks the session, and returns the channel on which the answer arrives. No answer arrives,
-    /// and the channel is closed, if the server has ended. Waits first while [`WAITING_ITEMS`] are
-    /// waiting already.
+    /// and the channel is closed, if the server has ended. Waits first while 16 reads or
+    /// questions wait already.
     pub fn ask_later<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut dyn AnySession) -> T + Send + 'static,
