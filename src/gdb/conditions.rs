@@ -50,7 +50,7 @@ impl Conditions {
     /// Returns true if a stop is to be skipped: it is reported as one at a breakpoint, and the
     /// conditions of all breakpoints there are false. Returns false if one of them has no
     /// condition, or one that cannot be evaluated.
-    pub(super) fn skip_stop<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
+    pub(super) fn skips_stop<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
         let StopReason::Breakpoint(_) = stop.reason else { return false };
         let (run, tid) = (session.run(), stop.thread);
         let Some(pc) = run.pc(tid) else { return false };

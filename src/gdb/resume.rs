@@ -45,7 +45,7 @@ impl Resume {
         let mut stop = session.resume(self.order, interrupted);
         let mut steps = 0_u32;
         loop {
-            let is_skipped = conditions.skip_stop(session, stop);
+            let is_skipped = conditions.skips_stop(session, stop);
             let is_own = stop.thread == self.order.thread;
             if is_skipped && self.order.action == Action::Step && is_own {
                 stop.reason = StopReason::Step;

@@ -44,7 +44,7 @@ pub(super) fn format<R: Run>(
     let tid = client.thread_id(session, stop.thread);
     let (signal, description) = match signal(session, stop, client.signals) {
         // LLDB would deliver the signal on resuming, and refuses to while going backwards.
-        number if client.lldb && number != SIGTRAP => (SIGTRAP, lldb_reason(session)),
+        number if client.lldb && number != SIGTRAP => (SIGTRAP, lldb_reason(session, stop)),
         number => (number, String::new()),
     };
     let mut reply = format!("T{signal:02x}thread:{tid};{description}");
@@ -125,10 +125,10 @@ fn expedite<R: Run>(session: &Session<R>, thread: Tid, reply: &mut String) {
     }
 }
 
-/// Returns LLDB's fields with the reason of the session's last stop in words: of a stop with a
-/// signal other than SIGTRAP ([`signal`]).
-fn lldb_reason<R: Run>(session: &Session<R>) -> String {
-    let words = match session.last_stop().reason {
+/// Returns LLDB's fields with the reason of `stop` in words, for a stop with a signal other than
+/// SIGTRAP ([`signal`]): Ctrl-C, a signal, or else the fatal signal that ended the run.
+fn lldb_reason<R: Run>(session: &Session<R>, stop: Stop) -> String {
+    let words = match stop.reason {
         StopReason::Interrupted => "interrupted".to_owned(),
         StopReason::Signal(number) => match signal_name(number) {
             Some(name) => format!("signal {name}"),

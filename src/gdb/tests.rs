@@ -73,7 +73,7 @@ struct Wire {
 }
 
 impl Transport for Wire {
-    fn wait(&mut self) -> io::Result<Vec<u8>> {
+    fn wait_for_bytes(&mut self) -> io::Result<Vec<u8>> {
         Ok(self.input.pop_front().unwrap_or_default())
     }
 

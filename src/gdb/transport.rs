@@ -21,7 +21,7 @@ pub(super) trait Transport {
     /// Waits for bytes and returns them; no bytes mean that the client has gone. Fails with
     /// `Interrupted` after a signal or [`WAIT_PERIOD`], or if a question arrived, which is kept for
     /// [`Self::take_question`]. [`Stream`] waits without a limit.
-    fn wait(&mut self) -> io::Result<Vec<u8>>;
+    fn wait_for_bytes(&mut self) -> io::Result<Vec<u8>>;
 
     /// Returns the available bytes without waiting; an empty buffer means that the client has gone.
     /// `None` if there are none, if a question arrived, which is kept, and always for [`Stream`].
@@ -88,7 +88,7 @@ impl Socket for UnixStream {
 }
 
 impl<S: Socket> Transport for S {
-    fn wait(&mut self) -> io::Result<Vec<u8>> {
+    fn wait_for_bytes(&mut self) -> io::Result<Vec<u8>> {
         self.set_read_timeout(WAIT_PERIOD)?;
         match read_some(self) {
             Err(error) if means_nothing_now(&error) => Err(io::ErrorKind::Interrupted.into()),
@@ -121,7 +121,7 @@ impl<S: Socket> Transport for S {
 pub(super) struct Stream<S>(pub(super) S);
 
 impl<S: Read + Write> Transport for Stream<S> {
-    fn wait(&mut self) -> io::Result<Vec<u8>> {
+    fn wait_for_bytes(&mut self) -> io::Result<Vec<u8>> {
         read_some(&mut self.0)
     }
 
@@ -226,7 +226,7 @@ impl StandardStreams {
 }
 
 impl Transport for StandardStreams {
-    fn wait(&mut self) -> io::Result<Vec<u8>> {
+    fn wait_for_bytes(&mut self) -> io::Result<Vec<u8>> {
         match self.input.recv_timeout(WAIT_PERIOD) {
             Ok(item) => self.bytes_of(item),
             Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::Interrupted.into()),

@@ -59,7 +59,7 @@ impl<'a> Connection<'a> {
             if self.broken || (self.options.is_to_end)() {
                 return Ok(None);
             }
-            match self.transport.wait() {
+            match self.transport.wait_for_bytes() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                     self.use_idle_time(session);
                 }
