@@ -5,8 +5,9 @@ use super::number::Number;
 use super::parse::{Binary, Unary};
 
 /// Returns the result of `left operator right`; `None` if there is none, as in a division by zero,
-/// or a shift by as many bits as the number has. Comparisons return the int 1 or 0. Not for `&&` and
-/// `||`, which may not evaluate their right operand.
+/// a shift by as many bits as the number has, or an operator that needs integers and has a
+/// floating-point number. Comparisons return the int 1 or 0. `None` for `&&` and `||`, which may
+/// not evaluate their right operand.
 pub(super) fn binary(operator: Binary, left: Number, right: Number) -> Option<Number> {
     let truth = |is_true: bool| Some(Number::integer(is_true.into(), 4, true));
     let (Number::Integer { .. }, Number::Integer { .. }) = (left, right) else {
@@ -79,7 +80,8 @@ fn common(left: Number, right: Number) -> (u64, bool) {
     (size, !is_unsigned(left) && !is_unsigned(right))
 }
 
-/// Returns the result of a unary operator; `None` for `~` of a floating-point number.
+/// Returns the result of a unary operator, for `!` the int 1 or 0; `None` for `~` of a
+/// floating-point number.
 pub(super) fn unary(operator: Unary, number: Number) -> Option<Number> {
     match (operator, number) {
         (Unary::Not, number) => Some(Number::integer((!number.is_true()).into(), 4, true)),

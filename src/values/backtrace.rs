@@ -8,8 +8,9 @@ use std::path::Path;
 const MAX_FRAMES: usize = 10_000;
 
 impl Evaluator<'_> {
-    /// Returns up to `count` frames of the call stack, from `frame` outwards, to the first whose
-    /// caller is unknown. Inlined calls are frames too.
+    /// Returns up to `count` frames of the call stack, and no more than about [`MAX_FRAMES`], from
+    /// `frame` outwards, to the first whose caller is unknown. Inlined calls are frames too. Empty
+    /// if the address of `frame` is unknown.
     pub fn backtrace(&self, frame: &Frame<'_>, count: usize) -> Vec<ShownFrame> {
         let mut frames = Vec::new();
         let mut next = Some(*frame.registers);

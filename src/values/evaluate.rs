@@ -122,7 +122,8 @@ impl<'s> Evaluator<'s> {
     }
 
     /// Finds a member in a structure, its anonymous members and its bases. Returns its offset in
-    /// bytes and the member, whose `bits` too count from the start of `ty` then.
+    /// bytes and the member, whose `bits` too count from the start of `ty` then. `None` if there is
+    /// none, its offset is unknown, or after [`MAX_STRUCTURES`].
     fn find_member(&self, ty: &Ty, name: &str) -> Option<(u64, Member)> {
         let mut structures = VecDeque::from([(ty.clone(), 0_u64)]);
         for _ in 0..MAX_STRUCTURES {
@@ -157,7 +158,8 @@ impl<'s> Evaluator<'s> {
         Val { ty, home: Home::of(home) }
     }
 
-    /// Reads `bits` bits of a structure, from bit `first` on, as a value of type `ty`.
+    /// Reads `bits` bits of a structure, from bit `first` on, as a value of type `ty`. It is
+    /// unavailable if `ty` is no integer, or for more than 64 bits.
     fn bit_field(&self, of: &Val, first: u64, bits: u64, ty: &Ty, machine: &dyn Machine) -> Piece {
         let Some(shape) = self.shape(ty) else { return Piece::Unavailable };
         let is_signed = signedness(&shape.kind);
@@ -182,7 +184,8 @@ impl<'s> Evaluator<'s> {
     }
 
     /// Returns the members of a Rust enum's active variant, as one value: the variant for the value
-    /// of the discriminant, else the one for all other values. `None` if there is neither.
+    /// of the discriminant, else the one for all other values. `None` if there is neither. Fails if
+    /// the discriminant is missing.
     pub(super) fn variant(
         &self,
         of: &Val,
@@ -310,7 +313,8 @@ impl Evaluation<'_, '_> {
         Err(Missing::Unavailable.into())
     }
 
-    /// Returns a member by name. `of` may be a pointer to the structure, or an enum of Rust.
+    /// Returns a member by name. `of` may be a pointer to the structure, or an enum of Rust, whose
+    /// active variant is searched. Fails if there is no such member.
     fn member(&self, of: &Val, name: &str) -> Found<Val> {
         let mut of = self.dereferenced(of)?;
         if let Some(shape) = self.evaluator.shape(&of.ty)
@@ -334,6 +338,7 @@ impl Evaluation<'_, '_> {
     }
 
     /// Returns the target of a pointer or reference, or the first element of an array or slice.
+    /// Fails for other values. Does not check that the target's memory is known.
     fn target(&self, value: &Val) -> Found<Val> {
         let Some(ty) = self.evaluator.target_of(&value.ty) else {
             if let Some((ty, home)) = self.first_element(value) {
@@ -370,7 +375,8 @@ impl Evaluation<'_, '_> {
         Some(self.evaluator.member(slice, data, data.offset_bytes?, self.machine))
     }
 
-    /// Returns an element of an array, slice or pointer. Compares `index` with no length.
+    /// Returns an element of an array, slice or pointer. Does not check `index` against a length,
+    /// but a negative one of an array is missing. Fails for other values.
     fn index(&self, of: &Val, index: &Val) -> Found<Val> {
         let Number::Integer { value: index, .. } = self.number(index, "[]")? else {
             return Err(self.wrong("[]", "an integer", index));
@@ -404,7 +410,8 @@ impl Evaluation<'_, '_> {
         Ok(Val { ty: pointer.ty.clone(), home: Home::of(Piece::Bytes(bytes)) })
     }
 
-    /// Returns a value as a number. `what` is the operator, for the error if it is none.
+    /// Returns a value as a number, an array of C as the address of its first element. Fails if it
+    /// is none; `what` is the operator, for that error.
     pub(super) fn number(&self, value: &Val, what: &'static str) -> Found<Number> {
         let value = self.decayed(value)?;
         match self.evaluator.number(&value, self.machine)? {

@@ -39,8 +39,8 @@ pub(super) fn address(home: &Home) -> Option<Addr> {
 }
 
 /// Returns the home of the `size` bytes at `offset` in a value. For a value in memory that is an
-/// address. Otherwise the bytes are read here, and the home has them, or the reason why they are
-/// missing.
+/// address, whose bytes may be unknown. Otherwise the bytes are read here, and the home has them,
+/// or the reason why they are missing.
 pub(super) fn part(home: &Home, offset: u64, size: u64, machine: &dyn Machine) -> Home {
     if let [(None, Piece::Memory(addr))] = home.pieces.as_slice() {
         return Home::of(Piece::Memory(Addr(addr.0.wrapping_add(offset))));
@@ -82,7 +82,8 @@ fn read_at(home: &Home, offset: u64, size: u64, machine: &dyn Machine) -> Result
     if bytes.len() as u64 == size { Ok(bytes) } else { Err(Missing::Unavailable) }
 }
 
-/// Reads the `size` bytes at `offset` in a piece of a value.
+/// Reads the `size` bytes at `offset` in a piece of a value. Fails if one of them is missing, or
+/// outside of the piece's register or computed bytes.
 fn read_piece(
     piece: &Piece,
     offset: u64,

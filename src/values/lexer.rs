@@ -79,8 +79,9 @@ fn name_length(text: &str) -> usize {
 }
 
 /// Parses the number at the start of `text` and returns its length in bytes too. It is decimal, or
-/// hexadecimal after `0x`; `_` and the suffixes `u` and `l` of integers mean nothing. After a dot
-/// it is a member of a tuple, whose name is `__N`. `None` if it is malformed or too large.
+/// hexadecimal after `0x`; `_` and the suffixes `u` and `l` of integers mean nothing. It may have a
+/// fraction and an exponent without a sign. After a dot it is a member of a tuple, whose name is
+/// `__N`. `None` if it is malformed or too large.
 fn number(text: &str, after_dot: bool) -> Option<(Token, usize)> {
     let is_part = |c: char| is_letter(c) || c == '.' && !after_dot;
     let length = text.find(|c: char| !is_part(c)).unwrap_or(text.len());

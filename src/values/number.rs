@@ -35,7 +35,7 @@ impl Number {
         }
     }
 
-    /// Returns the integer part.
+    /// Returns the integer part: 0 for NaN, and the nearest bound of `i128` beyond them.
     #[expect(clippy::cast_possible_truncation, reason = "C converts like this")]
     pub(super) fn to_integer(self) -> i128 {
         match self {
@@ -44,7 +44,8 @@ impl Number {
         }
     }
 
-    /// Returns the number's type, and its bytes in memory order.
+    /// Returns the number's type, and its bytes in memory order. A floating-point number is a float
+    /// if it has 4 bytes, else a double.
     #[expect(clippy::cast_possible_truncation, reason = "a float has less digits")]
     pub(super) fn to_bytes(self) -> (Ty, Vec<u8>) {
         match self {

@@ -10,8 +10,8 @@ use crate::symbols::{Home, Piece};
 use std::sync::Arc;
 
 impl Evaluation<'_, '_> {
-    /// Evaluates `left operator right` by the rules of C: `&&` and `||` evaluate their right operand
-    /// only if the left one does not decide.
+    /// Evaluates `left operator right` by the rules of C: `&&` and `||` evaluate their right
+    /// operand only if the left one does not decide.
     pub(super) fn binary(&self, operator: Binary, left: &Expr, right: &Expr) -> Found<Val> {
         // Long rows of operators recurse here, so this has few variables.
         match operator {
@@ -28,7 +28,9 @@ impl Evaluation<'_, '_> {
         self.number(&value, "this operator").map(|number| number.is_true())
     }
 
-    /// Returns `left operator right`, of two values.
+    /// Returns `left operator right`, of two values. A pointer plus or minus a number moves by
+    /// elements, and the difference of two pointers is a number of elements; for other operators a
+    /// pointer is its address. The result is missing if it is undefined, as in a division by zero.
     fn combined(&self, operator: Binary, left: &Val, right: &Val) -> Found<Val> {
         let (left, right) = (self.decayed(left)?, self.decayed(right)?);
         let is_pointer = |value: &Val| self.evaluator.target_of(&value.ty).is_some();
@@ -60,6 +62,7 @@ impl Evaluation<'_, '_> {
     }
 
     /// Converts a number or pointer to a basic type, or to a pointer to it with this many stars.
+    /// Fails for other values, and for `(void)`.
     pub(super) fn cast(&self, basic: Basic, stars: u32, value: &Val) -> Found<Val> {
         let number = self.number(value, "a cast")?;
         let mut ty = Ty::Basic(basic);

@@ -84,7 +84,7 @@ pub(super) enum Item {
 }
 
 /// Parses a list of expressions with commas between them. Returns each with its text; none if the
-/// text is blank.
+/// text is blank. Fails if one is malformed or blank.
 pub(super) fn items(text: &str) -> Result<Vec<(String, Item)>, Error> {
     let parts = split(text);
     if let [only] = parts.as_slice()
@@ -113,7 +113,8 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Parses an expression, or `bt` with the number of frames after it, if there is one.
+/// Parses an expression, or `bt` with the number of frames after it, which is without a limit if
+/// there is none, and not 0.
 fn item(text: &str) -> Result<Item, Error> {
     let mut words = text.split_whitespace();
     if words.next() == Some("bt") {

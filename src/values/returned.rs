@@ -1,4 +1,7 @@
-//! The value that a function returned, by the ABI of C (System V ABI for AMD64, 3.2.3).
+//! The value that a function returned, by the ABI of C (System V ABI for AMD64, 3.2.3): a value of
+//! at most 16 bytes is in registers. The ABI divides it into two eightbytes, its lower and upper 8
+//! bytes, and the class of each selects the register. A larger one is in memory, at the address in
+//! RAX.
 
 use super::evaluate::{Evaluator, Frame, Val};
 use super::home::InFrame;
@@ -47,7 +50,8 @@ impl Evaluator<'_> {
         Some(self.show(&Val { ty: Ty::Of(type_id), home }, &machine))
     }
 
-    /// Returns the home of a result just after the return; `None` if the ABI does not determine it.
+    /// Returns the home of a result just after the return; `None` if the ABI does not determine it,
+    /// its type is damaged, or its address in RAX is unknown.
     fn home_of_result(
         &self,
         type_id: TypeId,
@@ -102,7 +106,8 @@ impl Evaluator<'_> {
         Some(Home { pieces })
     }
 
-    /// Returns true if a value may contain a vector that is larger than 16 bytes.
+    /// Returns true if a value may contain a vector that is larger than 16 bytes: also if a type in
+    /// it is unknown, or it has more than [`MAX_PARTS`] parts.
     fn may_have_large_vector(&self, ty: &Ty) -> bool {
         let mut parts = vec![ty.clone()];
         for _ in 0..MAX_PARTS {
@@ -126,7 +131,8 @@ impl Evaluator<'_> {
     }
 
     /// Returns the classes of a value's two eightbytes. `None` for a value that is returned in
-    /// memory, or in registers other than RAX, RDX, XMM0 and XMM1.
+    /// memory, or in registers other than RAX, RDX, XMM0 and XMM1, and if that is not known, as for
+    /// one with more than [`MAX_PARTS`] parts.
     fn classes(&self, ty: &Ty) -> Option<[Class; 2]> {
         let (mut classes, mut left) = ([Class::Nothing; 2], MAX_PARTS);
         let mut parts = vec![(ty.clone(), 0_u64)];
@@ -185,7 +191,8 @@ impl Evaluator<'_> {
     }
 }
 
-/// Merges `class` into the class of the eightbyte at offset `at`; `None` beyond 16 bytes.
+/// Merges `class` into the class of the eightbyte that contains the byte at offset `at`: one
+/// integer makes it an integer. Returns `None`, and merges nothing, beyond 16 bytes.
 fn merge_class(classes: &mut [Class; 2], at: u64, class: Class) -> Option<()> {
     let eightbyte = classes.get_mut(usize::try_from(at / 8).ok()?)?;
     *eightbyte = match (*eightbyte, class) {

@@ -33,6 +33,7 @@ impl Evaluator<'_> {
 }
 
 impl Show<'_, '_> {
+    /// Reads a value as [`Self::known`] does; [`Shown::Missing`] if that fails.
     fn value(&mut self, value: &Val, depth: usize) -> Shown {
         self.known(value, depth).unwrap_or_else(Shown::Missing)
     }
@@ -74,7 +75,8 @@ impl Show<'_, '_> {
         }
     }
 
-    /// Reads a number, a character, a boolean or a value of an enumeration.
+    /// Reads a number, a character, a boolean or a value of an enumeration. Fails if it is missing,
+    /// or has more than 16 bytes.
     fn scalar(&self, value: &Val, shape: &Type) -> Result<Shown, Missing> {
         let size = shape.size_bytes.filter(|size| *size <= 16).ok_or(Missing::Unavailable)?;
         let bytes = read(&value.home, size, self.machine)?;
@@ -118,7 +120,8 @@ impl Show<'_, '_> {
         Ok(Val { ty, home: Home::of(Piece::Memory(self.address_in(pointer)?)) })
     }
 
-    /// Reads a pointer, with the string or the name of the function to which it points.
+    /// Reads a pointer, with the string or the name of the function to which it points, if they are
+    /// known. Only a pointer to one-byte characters of C or C++ has a string.
     fn pointer(&self, value: &Val) -> Result<Shown, Missing> {
         let addr = self.address_in(value)?;
         let target = self.evaluator.target_of(&value.ty);
@@ -213,7 +216,8 @@ impl Show<'_, '_> {
         Shown::Structure { variant: None, members, is_rust: shape.language == Language::Rust }
     }
 
-    /// Returns the member called `name`. Fails if there is none.
+    /// Returns the member called `name` of `members`. Fails if there is none, or if its offset is
+    /// unknown.
     fn field(&self, value: &Val, members: &[Member], name: &str) -> Result<Val, Missing> {
         let member = members.iter().find(|member| member.name.as_deref() == Some(name));
         let member = member.ok_or(Missing::Unavailable)?;
@@ -226,7 +230,8 @@ impl Show<'_, '_> {
         Ok(u64::from_le_bytes(*bytes.first_chunk().ok_or(Missing::Unavailable)?))
     }
 
-    /// Reads a string that is a pointer and a length, the members called `data` and `length`.
+    /// Reads at most [`ELEMENTS`] bytes of a string that is a pointer and a length: `data` and
+    /// `length` are the names of these members. Fails if a byte is unknown.
     fn counted_string(
         &self,
         value: &Val,
@@ -244,7 +249,8 @@ impl Show<'_, '_> {
         Ok(Shown::Text(Text { bytes, has_more: length > shown as u64 }))
     }
 
-    /// Reads a slice of Rust or Go. `length` is the name of the member with its length.
+    /// Reads a slice of Rust or Go like [`Self::elements`]. `length` is the name of the member with
+    /// its length. Fails if the pointer or the length is missing.
     fn slice(
         &mut self,
         value: &Val,
@@ -261,7 +267,8 @@ impl Show<'_, '_> {
         Ok(self.elements(&first.home, &first.ty, length, depth))
     }
 
-    /// Reads an array; one of one-byte characters of C is read as a string, up to its first zero.
+    /// Reads an array like [`Self::elements`]; one of one-byte characters of C or C++ is read as a
+    /// string, up to its first zero. Fails if the number of elements is unknown.
     fn array(
         &mut self,
         value: &Val,
@@ -289,8 +296,8 @@ impl Show<'_, '_> {
         Ok(self.elements(&value.home, &element, count, depth))
     }
 
-    /// Reads at most [`ELEMENTS`] of `count` elements. If all are missing for one reason, so is the
-    /// whole value.
+    /// Reads the first [`ELEMENTS`] of `count` elements that begin at `home`. If all are missing
+    /// for one reason, so is the whole value.
     fn elements(&mut self, home: &Home, element: &Ty, count: u64, depth: usize) -> Shown {
         let Some(size) = self.evaluator.size_of(element) else {
             return Shown::Missing(Missing::Unavailable);

@@ -30,7 +30,7 @@ pub enum Shown {
     Pointer {
         /// The address in the pointer.
         addr: Addr,
-        /// The string at `addr`, if the pointer is one to characters.
+        /// The string at `addr`, if the pointer is one to characters and the memory is known.
         string: Option<Text>,
         /// The name of the function that begins at `addr`, if the pointer is one to functions.
         function: Option<String>,

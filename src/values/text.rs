@@ -121,7 +121,8 @@ fn list<T: fmt::Display>(items: &[T], between: &str, f: &mut fmt::Formatter<'_>)
     Ok(())
 }
 
-/// Writes a number in its shortest form, infinity as `inf`, and all NaNs as `nan`.
+/// Writes a number in its shortest form, infinity as `inf`, and all NaNs as `nan`. A number below
+/// 1e-5, or from 1e17 on, has an exponent.
 fn float(value: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if value.is_nan() {
         return f.write_str("nan");
@@ -164,7 +165,7 @@ fn structure(
     f.write_str(if is_positional { ")" } else { "}" })
 }
 
-/// Returns true for the members of a tuple: `__0`, `__1` and so on.
+/// Returns true for the members of a tuple: `__0`, `__1` and so on. Returns false for no members.
 fn is_tuple(members: &[(Option<String>, Shown)]) -> bool {
     let is_numbered = |(number, (name, _)): (usize, &(Option<String>, Shown))| {
         name.as_deref() == Some(&format!("__{number}"))
@@ -212,8 +213,9 @@ fn string_of(text: &Text) -> String {
     std::str::from_utf8(&text.bytes).map_or_else(|_| text.to_string(), str::to_owned)
 }
 
-/// Returns members as an object by their names, or those of a tuple as an array. Those of a variant
-/// are in an object with its name as the key; a variant without members is its name.
+/// Returns members as an object by their names, or those of a tuple as an array. A member without a
+/// name is `<anonymous N>`, N being its index. Those of a variant are in an object with its name as
+/// the key; a variant without members is its name.
 fn structure_json(variant: Option<&String>, members: &[(Option<String>, Shown)]) -> Value {
     let inner = if is_tuple(members) {
         let values = members.iter().map(|(_, value)| value.to_json());

@@ -69,7 +69,8 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Returns the size of a type's values in bytes; `None` if it is unknown.
+    /// Returns the size of a type's values in bytes; `None` if it is unknown, as for an array
+    /// without a count.
     pub(super) fn size_of(&self, ty: &Ty) -> Option<u64> {
         let (mut shape, mut elements) = (self.shape(ty)?, 1_u64);
         for _ in 0..MAX_LEVELS {
