@@ -8,7 +8,7 @@ use std::path::Path;
 const MAX_FRAMES: usize = 10_000;
 
 impl Evaluator<'_> {
-    /// Returns up to `count` frames of the call stack, and no more than about [`MAX_FRAMES`], from
+    /// Returns up to `count` frames of the call stack, and no more than about 10,000, from
     /// `frame` outwards, to the first whose caller is unknown. Inlined calls are frames too. Empty
     /// if the address of `frame` is unknown.
     pub fn backtrace(&self, frame: &Frame<'_>, count: usize) -> Vec<ShownFrame> {

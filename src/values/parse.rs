@@ -7,7 +7,7 @@ use super::lexer::{Token, tokens};
 const MAX_DEPTH: usize = 200;
 /// The limit on binary and postfix operators of an expression: a chain of them nests as deep as it
 /// is long.
-const MAX_LINKS: usize = 500;
+const MAX_OPERATORS: usize = 500;
 
 /// The syntax tree of an expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,7 +129,7 @@ fn item(text: &str) -> Result<Item, Error> {
         };
     }
     let tokens = tokens(text)?;
-    let mut parser = Parser { text, tokens: &tokens, next: 0, depth: 0, links: 0 };
+    let mut parser = Parser { text, tokens: &tokens, next: 0, depth: 0, operators: 0 };
     let expr = parser.binary(0)?;
     match parser.tokens.get(parser.next) {
         None => Ok(Item::Value(expr)),
@@ -168,7 +168,7 @@ struct Parser<'a> {
     /// The depth of the operand that is being parsed.
     depth: usize,
     /// The number of binary and postfix operators so far.
-    links: usize,
+    operators: usize,
 }
 
 impl Parser<'_> {
@@ -194,10 +194,14 @@ impl Parser<'_> {
         found
     }
 
-    /// Counts a binary or postfix operator. Fails beyond [`MAX_LINKS`].
-    fn link(&mut self) -> Result<(), Error> {
-        self.links += 1;
-        if self.links <= MAX_LINKS { Ok(()) } else { Err(self.fault("the expression is too long")) }
+    /// Counts a binary or postfix operator. Fails beyond [`MAX_OPERATORS`].
+    fn count_operator(&mut self) -> Result<(), Error> {
+        self.operators += 1;
+        if self.operators <= MAX_OPERATORS {
+            Ok(())
+        } else {
+            Err(self.fault("the expression is too long"))
+        }
     }
 
     /// Parses an operand and the binary operators after it whose precedence is higher than `above`.
@@ -209,7 +213,7 @@ impl Parser<'_> {
             let Some((_, operator, precedence)) = found.filter(|(.., of)| *of > above) else {
                 return Ok(left);
             };
-            self.link()?;
+            self.count_operator()?;
             self.next += 1;
             let right = self.binary(*precedence)?;
             left = Expr::Binary(*operator, Box::new(left), Box::new(right));
@@ -288,7 +292,7 @@ impl Parser<'_> {
         let mut expr = self.primary()?;
         loop {
             if matches!(self.sign(), Some("[" | "." | "->")) {
-                self.link()?;
+                self.count_operator()?;
             }
             if self.take("[") {
                 let index = self.binary(0)?;
