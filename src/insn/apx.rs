@@ -1,5 +1,7 @@
-//! Size and class of instructions with the REX2 prefix of APX, which the disassembler does not
-//! decode, and whether they load RSP. Does not cover EVEX-encoded APX instructions.
+//! Size and class of instructions with the REX2 prefix of APX (Intel's Advanced Performance
+//! Extensions, with 32 general registers), which the disassembler does not decode, and whether they
+//! load RSP. Rewrites such an instruction with the older prefix REX, and decodes that one. Does not
+//! cover EVEX-encoded APX instructions.
 
 use super::ExecMode;
 use super::decode::{Class, Insn, decode_supported};
@@ -40,7 +42,8 @@ const fn is_legacy_prefix(byte: u8) -> bool {
     matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3)
 }
 
-/// Returns true for opcodes in rows of the opcode maps that REX2 must not precede.
+/// Returns true for opcodes in rows of the opcode maps that REX2 must not precede: of map 1, or
+/// else of map 0, the opcodes of one byte.
 const fn is_reserved(map1: bool, opcode: u8) -> bool {
     if map1 { matches!(opcode >> 4, 3 | 8) } else { matches!(opcode >> 4, 4 | 7 | 0xa | 0xe) }
 }

@@ -41,14 +41,15 @@ pub fn assigned(bytes: &[u8], ip: Addr, register: Gpr) -> Option<(Assigned, u8)>
     Some((effect_on(&insn, register.0), u8::try_from(insn.len()).ok()?))
 }
 
-/// Returns true if the bytes begin with a SYSCALL.
+/// Returns true if the bytes begin with a SYSCALL, without prefixes.
 pub fn is_syscall(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x0f, 0x05])
 }
 
 /// Returns the effect of a decoded instruction on the low 32 bits of a full register, such as RAX.
-/// Understands only MOV to 32 or 64 bits, and XOR and SUB of a register with itself; any other
-/// write to the register gives [`Assigned::Unknown`].
+/// Understands only MOV of a register or a constant to 32 or 64 bits, and XOR and SUB of a register
+/// with itself; any other write to the register gives [`Assigned::Unknown`], and so does SYSCALL
+/// for RAX, RCX and R11.
 fn effect_on(insn: &Instruction, register: Register) -> Assigned {
     if insn.mnemonic() == Mnemonic::Syscall {
         // The kernel returns the result in RAX; the CPU clobbers RCX and R11 (SDM volume 2,

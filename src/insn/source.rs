@@ -158,7 +158,8 @@ fn has_constant_result(insn: &Instruction) -> bool {
 }
 
 impl Executed<'_> {
-    /// Returns the place of an operand; `None` unless it is memory or a general or vector register.
+    /// Returns the place of an operand; `None` unless it is memory or a general or vector register,
+    /// and for memory whose address is in a vector register.
     fn operand(&self, number: u32) -> Option<ValuePlace> {
         match self.insn.op_kind(number) {
             OpKind::Register => {
@@ -200,8 +201,8 @@ impl Executed<'_> {
         })
     }
 
-    /// Finds the origin of bytes of a register: of those that the instruction moved there, if there
-    /// are any, or else of the other ones that it wrote. `None` if all are kept.
+    /// Finds the origin of the wanted bytes of a register: of those that the instruction moved
+    /// there, if there are any, or else of the other ones that it wrote. `None` if all are kept.
     fn origin_in_register(&self, wanted: RegisterPart) -> FoundOrigin {
         // The result, of which the disassembler knows nothing.
         let is_syscall = matches!(self.insn.mnemonic(), Mnemonic::Syscall | Mnemonic::Int);
@@ -350,7 +351,8 @@ impl Executed<'_> {
         matches!(place, Some(ValuePlace::Register(part)) if part.of == whole)
     }
 
-    /// Returns the origin of `wanted`, a part of an operand of XCHG: the other operand.
+    /// Returns the origin of `wanted`, a part of an operand of XCHG: the other operand. `None` if
+    /// they share no byte with it.
     fn origin_of_exchange(&self, wanted: RegisterPart) -> FoundOrigin {
         for (to, from) in [(0, 1), (1, 0)] {
             let Some(ValuePlace::Register(part)) = self.operand(to) else { continue };
@@ -363,7 +365,8 @@ impl Executed<'_> {
     }
 
     /// Returns the origin of `wanted` after a LEA to the register part `to`: a copy if its address
-    /// is one register alone. `None` if it is computed.
+    /// is one register alone, and a constant if it has no register but RIP. `None` if it is
+    /// computed.
     fn origin_of_lea(
         &self,
         wanted: RegisterPart,

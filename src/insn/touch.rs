@@ -18,13 +18,14 @@ const DF: u64 = 1 << 10;
 /// Returns the memory that the 64-bit instruction at the start of `bytes` may have read, given the
 /// general registers before it and after it. Masked loads count in full, XRSTOR with all features
 /// of this machine. Gathers and loads of tiles yield nothing: their addresses are in a vector
-/// register, or follow from the configuration of tiles.
+/// register, or follow from the configuration of tiles. Bytes that do not decode yield nothing.
 pub fn reads(bytes: &[u8], before: &Registers, after: &Registers) -> Vec<AddrRange> {
     accessed(bytes, before, after, is_read)
 }
 
 /// Returns the memory that the 64-bit instruction at the start of `bytes` may have written, given
-/// the general registers before it and after it. Scatters and stores of tiles yield nothing.
+/// the general registers before it and after it. Masked stores count in full, XSAVE with all
+/// features of this machine. Scatters, stores of tiles and bytes that do not decode yield nothing.
 pub fn writes(bytes: &[u8], before: &Registers, after: &Registers) -> Vec<AddrRange> {
     accessed(bytes, before, after, is_write)
 }
@@ -114,8 +115,9 @@ fn xsave_bound(enabled: u32) -> u64 {
     LEAST_XSAVE_BYTES.max(enabled.into())
 }
 
-/// Returns the value that a register contributes to an address: for a segment register, its base.
-/// Returns `None` for vector registers, and for others that no address uses.
+/// Returns the value that a register contributes to an address: for a segment register, its base,
+/// and for a 32-bit register, its own 32 bits. Returns `None` for vector registers, and for others
+/// that no address uses.
 pub(super) fn register_value(register: Register, r: &Registers) -> Option<u64> {
     let full = match register.full_register() {
         Register::RAX => r.rax,

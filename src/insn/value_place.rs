@@ -6,7 +6,9 @@ use crate::common::AddrRange;
 use iced_x86::Register;
 use std::fmt;
 
+/// The size of a general register.
 pub(super) const GENERAL_BYTES: u64 = 8;
+/// The size of an XMM register.
 pub(super) const XMM_BYTES: u64 = 16;
 
 /// A general or vector register as a whole: RAX, ZMM0.
@@ -128,7 +130,8 @@ impl RegisterPart {
 
 impl fmt::Display for RegisterPart {
     /// Writes the name that assemblers have for these bytes. If they have none, writes the name of
-    /// the smallest part that contains them, and the range of their bytes in it: `xmm0[8..16]`.
+    /// the smallest part that contains them, and the range of their bytes in it: `xmm0[8..16]`. The
+    /// range is left out for the low bytes of a vector register.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = Register::values().filter(|name| name.is_gpr() || name.is_vector_register());
         let parts = names.filter_map(|name| Some((name, Self::of_name(name)?)));

@@ -6,7 +6,9 @@ use crate::insn::value_place::{FullRegister, RegisterPart, ValuePlace, XMM_BYTES
 use iced_x86::{Mnemonic, Register};
 
 impl Executed<'_> {
-    /// Finds the origin of bytes of memory, in the first range written that contains some of them.
+    /// Finds the origin of bytes of memory, in the first range written that contains some of them:
+    /// for a copy in several pieces, of the first piece only. `None` if the instruction wrote none
+    /// of them, or is a CMPXCHG that left them as they were.
     pub(super) fn origin_in_memory(&self, wanted: AddrRange) -> FoundOrigin {
         let insn = self.insn;
         let write = self.memory_written().find(|range| range.overlaps(wanted))?;
@@ -52,7 +54,7 @@ impl Executed<'_> {
         Some((of, origin.unwrap_or_else(|| self.computed_from_inputs())))
     }
 
-    /// Returns the first of two operands that is a register.
+    /// Returns the first of two operands that is a register; `None` if neither is.
     fn register_operand(&self) -> Option<ValuePlace> {
         let is_register =
             |number: &u32| matches!(self.operand(*number), Some(ValuePlace::Register(_)));
@@ -71,7 +73,8 @@ impl Executed<'_> {
     }
 
     /// Returns the first bytes that MOVS copied in one piece to `written`, a part of the memory
-    /// `write`, and the place from which they came.
+    /// `write`, and the place from which they came. If source and destination overlap, bytes may
+    /// have been copied several times on the way: the place is that before the instruction.
     fn moved_run(&self, write: AddrRange, written: AddrRange) -> FoundOrigin {
         let Some(ValuePlace::Memory(read)) = self.memory_read() else { return None };
         let is_down = self.before.eflags & DF != 0;
@@ -128,7 +131,8 @@ impl Overlap {
     const fn source_of(&self, index: u64) -> u64 {
         let Self { lag, element } = *self;
         // Byte `index` was read from byte `index - lag` of the destination, if that is in an
-        // element that was written before.
+        // element that was written before. With a lag of an element or more, it always is if it is
+        // in the destination at all.
         if lag >= element {
             return index % lag;
         }
