@@ -22,14 +22,14 @@ impl RangeSet {
         self.ends.clear();
     }
 
-    /// Returns true if an address of `range` is in the set.
+    /// Returns true if an address of `range` is in the set; false for an empty range.
     pub fn overlaps(&self, range: AddrRange) -> bool {
         // Ranges are ordered by start and do not touch, so they are ordered by end, too.
         let last = self.ends.range(..range.end.0).next_back();
         !range.is_empty() && last.is_some_and(|(_, end)| range.start.0 < *end)
     }
 
-    /// Adds the addresses of `range`.
+    /// Adds the addresses of `range`, merged with the ranges that it overlaps or touches.
     pub fn insert(&mut self, range: AddrRange) {
         if range.is_empty() {
             return;

@@ -48,7 +48,8 @@ impl Section {
         copy_padded(&self.bytes, position, buf)
     }
 
-    /// Returns the offset in `bytes` of the byte at `addr`; `None` if `addr` lies outside.
+    /// Returns the offset in `bytes` of the byte at `addr`, which may be beyond their end; `None`
+    /// if `addr` lies outside.
     fn position_of(&self, addr: Addr) -> Option<u64> {
         let inside = self.range.contains(addr).then(|| addr.0 - self.range.start.0)?;
         self.offset.checked_add(inside)
@@ -60,7 +61,7 @@ impl Section {
         !self.writable && !self.altered && (self.name.starts_with('/') || &*self.name == "[vdso]")
     }
 
-    /// Returns the part of the section inside `range`; `None` if they share no byte.
+    /// Returns the part of the section inside `range`; `None` if they share no address.
     #[must_use]
     pub fn cut(&self, range: AddrRange) -> Option<Self> {
         let start = self.range.start.max(range.start);
@@ -89,7 +90,7 @@ fn copy_padded(bytes: &[u8], position: u64, buf: &mut [u8]) -> usize {
     size
 }
 
-/// Converts a 64-bit size to a length in memory.
+/// Converts a 64-bit size to a length in memory, the largest one if it is too large.
 fn clamp(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }

@@ -33,6 +33,7 @@ impl Image {
     }
 
     /// Returns a copy with the protection of all mappings in `range` changed, as by `mprotect`.
+    /// Those that are or were writable count as altered ([`Section::altered`]).
     #[must_use]
     pub fn with_protection(&self, range: AddrRange, writable: bool, executable: bool) -> Self {
         let change = |section: &Section| Section {
@@ -44,8 +45,9 @@ impl Image {
         self.replace(range, |inside| tree::map(inside, &change))
     }
 
-    /// Returns a copy with `bytes` written at `addr`. All of them get the name and protection of
-    /// the section at `addr`; without one, they become a writable and executable section.
+    /// Returns a copy with `bytes` written at `addr`, as an altered section without a build ID. All
+    /// of it gets the name and protection of the section at `addr`; without one, it is writable and
+    /// executable.
     #[must_use]
     pub fn with_written(&self, addr: Addr, bytes: Bytes) -> Self {
         let range = AddrRange::sized(addr, bytes.len() as u64);
@@ -67,8 +69,9 @@ impl Image {
         tree::iter(&self.root)
     }
 
-    /// Copies bytes from `addr` on into `buf`, but only from file mappings that the program could
-    /// never write to, so that they are valid at any time. Returns the number of known bytes.
+    /// Copies bytes from `addr` on into `buf`, up to the first that is not in a file mapping which
+    /// the program could never write to: those are valid at any time. Returns the number of bytes
+    /// copied.
     pub fn read_file_data(&self, addr: Addr, buf: &mut [u8]) -> usize {
         fill(addr, buf, |addr| self.section_at(addr).filter(|section| section.is_file_data()))
     }
@@ -93,8 +96,8 @@ impl Image {
         tree::tests::check(&self.root);
     }
 
-    /// Returns a copy in which the sections in `range` are replaced by the result of `with` for
-    /// them.
+    /// Returns a copy in which the sections in `range`, cut at its ends, are replaced by the result
+    /// of `with` for them. An empty range changes nothing.
     fn replace(&self, range: AddrRange, with: impl FnOnce(&Link) -> Link) -> Self {
         if range.is_empty() {
             return self.clone();
@@ -125,7 +128,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Returns the section that contains `addr`.
+    /// Returns the section that contains `addr`; `None` if nothing is mapped there.
     pub fn section_at(&self, addr: Addr) -> Option<&'a Section> {
         if let Some(last) = self.last.get().filter(|last| last.range.contains(addr)) {
             return Some(last);

@@ -23,8 +23,14 @@ pub struct AddressSpace {
 enum Change {
     Map(Section),
     Unmap(AddrRange),
+    /// Unmaps everything.
     Exec,
-    Protect { range: AddrRange, writable: bool, executable: bool },
+    Protect {
+        range: AddrRange,
+        writable: bool,
+        executable: bool,
+    },
+    /// Writes bytes at an address.
     Poke(Addr, Bytes),
 }
 
@@ -59,7 +65,8 @@ impl AddressSpace {
         self.change(at, Change::Poke(addr, bytes.into()));
     }
 
-    /// Returns the image at time `at`, with all changes up to and including that time.
+    /// Returns the image at time `at`, with all changes up to and including that time; empty before
+    /// the first one.
     pub fn image_at(&self, at: Tsc) -> Arc<Image> {
         let epochs = self.epochs();
         let next = epochs.partition_point(|(start, _)| *start <= at);
@@ -81,7 +88,8 @@ impl AddressSpace {
         })
     }
 
-    /// Adds a change. Discards the epochs if it is before the last one.
+    /// Adds a change. Extends the epochs if they are known, but discards them if the change is
+    /// before the last one.
     fn change(&mut self, at: Tsc, change: Change) {
         if let Some(epochs) = self.epochs.get_mut() {
             if epochs.last().is_none_or(|(last, _)| *last <= at) {

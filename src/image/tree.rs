@@ -19,6 +19,7 @@ pub(super) struct Node {
     section: Arc<Section>,
     left: Link,
     right: Link,
+    /// The number of levels of this subtree; 1 without children.
     height: u8,
 }
 
@@ -27,7 +28,7 @@ pub(super) fn single(section: Section) -> Link {
     if section.range.is_empty() { None } else { node(None, Arc::new(section), None) }
 }
 
-/// Returns the section that contains `addr`.
+/// Returns the section that contains `addr`; `None` if there is none.
 pub(super) fn find(mut tree: &Link, addr: Addr) -> Option<&Section> {
     while let Some(node) = tree {
         if addr < node.range.start {
@@ -122,7 +123,7 @@ fn node(left: Link, section: Arc<Section>, right: Link) -> Link {
     Some(Arc::new(Node { range: section.range, section, left, right, height }))
 }
 
-/// Joins `low`, `section` and `high` to one tree, for any heights.
+/// Joins `low`, `section` and `high`, which are in order of address, to one tree, for any heights.
 fn join(low: Link, section: Arc<Section>, high: Link) -> Link {
     match (&low, &high) {
         (Some(tall), _) if tall.height > height(&high) + 1 => {

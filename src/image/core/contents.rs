@@ -32,11 +32,11 @@ pub struct Thread {
     pub blocked_signals: u64,
     /// The thread's general registers.
     pub registers: Registers,
-    /// The thread's 512 bytes of x87 and SSE state in FXSAVE layout (`NT_FPREGSET`).
+    /// The thread's 512 bytes of x87 and SSE state in FXSAVE layout (`NT_FPREGSET`), if known.
     pub fpregs: Option<Vec<u8>>,
-    /// The thread's extended state in XSAVE layout (`NT_X86_XSTATE`).
+    /// The thread's extended state in XSAVE layout (`NT_X86_XSTATE`), if known.
     pub xstate: Option<Vec<u8>>,
-    /// The 128 bytes of the `siginfo_t` of the thread's signal (`NT_SIGINFO`).
+    /// The 128 bytes of the `siginfo_t` of the thread's signal (`NT_SIGINFO`), if known.
     pub siginfo: Option<Vec<u8>>,
 }
 

@@ -130,7 +130,8 @@ pub(super) fn decode_status(bytes: &[u8]) -> Option<(Thread, i32)> {
     Some((thread, signal))
 }
 
-/// Encodes the contents of an `NT_PRPSINFO` note. Cuts a long name and command line.
+/// Encodes the contents of an `NT_PRPSINFO` note, as of a running process (`R`). Cuts a long name
+/// and command line.
 fn encode_process(process: &ProcessInfo) -> Vec<u8> {
     use prpsinfo as at;
     let mut bytes = vec![0; at::SIZE];
@@ -167,7 +168,8 @@ pub(super) fn decode_process(bytes: &[u8]) -> Option<ProcessInfo> {
     })
 }
 
-/// Encodes the `NT_FILE` table: count, page size, ranges with offsets in pages, then the paths.
+/// Encodes the `NT_FILE` table: count, page size, ranges with offsets in pages, then the paths,
+/// each up to its first NUL.
 fn encode_mappings(mappings: &[FileMapping]) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend((mappings.len() as u64).to_le_bytes());
@@ -184,7 +186,7 @@ fn encode_mappings(mappings: &[FileMapping]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes the mappings of an `NT_FILE` note; `None` if it is truncated.
+/// Decodes the mappings of an `NT_FILE` note; `None` if it is truncated, or a number is too large.
 pub(super) fn decode_mappings(bytes: &[u8]) -> Option<Vec<FileMapping>> {
     let count = usize::try_from(u64::from_le_bytes(get(bytes, 0)?)).ok()?;
     let page_size_bytes = u64::from_le_bytes(get(bytes, 8)?);

@@ -21,6 +21,8 @@ pub struct Core {
 
 impl Core {
     /// Reads the headers and notes of a core of a 64-bit x86 process. Memory is read on demand.
+    /// Fails for another file, and if a header or note is damaged. Of memory that is cut off at the
+    /// end of the file, only the bytes there are known.
     pub fn parse(bytes: &Bytes) -> Result<Self, Error> {
         let bytes = &bytes.clone().aligned();
         let elf = Elf::parse(bytes)?;
@@ -82,7 +84,8 @@ fn section(bytes: &Bytes, segment: &Segment) -> Option<Section> {
     })
 }
 
-/// Reads the contents that are in notes: all but the segments.
+/// Reads the contents that are in notes: all but the segments. Fails if one is cut off or too short
+/// for its type.
 fn parse_notes(bytes: &Bytes) -> Result<CoreContents, Error> {
     let damaged = |_| Error::DamagedElf { reason: "the notes of the core are cut off" };
     let data: &[u8] = bytes;

@@ -68,7 +68,7 @@ struct Writer<'a, W> {
     headers: Vec<ProgramHeader>,
 }
 
-/// The fields of an `Elf64_Phdr`.
+/// The fields of an `Elf64_Phdr` in use.
 struct ProgramHeader {
     kind: u32,
     flags: u32,
@@ -95,7 +95,9 @@ impl<W: Write + Seek> Writer<'_, W> {
         self.write_at_position(&notes)
     }
 
-    /// Writes the known runs of a segment, with one program header each.
+    /// Writes the known runs of a segment, with one program header each. A run ends at an unknown
+    /// byte, and the next one begins at the page after it. Untouched pages are part of a run, as
+    /// holes in the file.
     fn dump_segment(
         &mut self,
         segment: &CoreSegment,
@@ -157,6 +159,7 @@ impl<W: Write + Seek> Writer<'_, W> {
         });
     }
 
+    /// Moves to the next multiple of `align_bytes` in the file.
     fn align(&mut self, align_bytes: u64) {
         self.position = self.position.next_multiple_of(align_bytes);
     }

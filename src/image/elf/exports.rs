@@ -2,8 +2,8 @@
 
 use object::{Object, ObjectSymbol};
 
-/// Returns the names and addresses, as linked, of the symbols that a file exports; none if it is
-/// damaged.
+/// Returns the names and addresses, as linked, of the dynamic symbols that a file defines, except
+/// for names that are not UTF-8; none if the file is damaged.
 pub fn exports(file: &[u8]) -> Vec<(String, u64)> {
     let Ok(file) = object::File::parse(file) else { return Vec::new() };
     file.dynamic_symbols()

@@ -26,13 +26,13 @@ pub struct Elf {
     pub segments: Vec<Segment>,
     /// The file offset of the program headers, and their number.
     pub program_headers: (u64, u64),
-    /// The address of the dynamic section, before the load bias.
+    /// The address of the dynamic section, before the load bias; `None` if there is none.
     pub dynamic: Option<Addr>,
-    /// The path of the dynamic linker.
+    /// The path of the dynamic linker; `None` if the file names none.
     pub interpreter: Option<Vec<u8>>,
-    /// The build id.
+    /// The GNU build ID, by which the same build is recognized; `None` if the file has none.
     pub build_id: Option<Vec<u8>>,
-    /// The name of the separate debug file.
+    /// The name of the separate debug file; `None` if the file names none.
     pub debug_link: Option<DebugLink>,
 }
 
@@ -94,15 +94,16 @@ pub fn segments(bytes: &Bytes) -> Result<Vec<Segment>, Error> {
 }
 
 impl Elf {
-    /// Returns the load bias of the file (address in memory minus address in the file) if code at
-    /// `offset` of it is mapped at `at`; `None` if no segment has this offset.
+    /// Returns the most likely load bias of the file (address in memory minus address in the file)
+    /// if code at `offset` of it is mapped at `at`; `None` if no segment has this offset.
     pub fn bias(&self, at: Addr, offset: u64) -> Option<u64> {
         self.biases(at, offset, true).first().copied()
     }
 
     /// Returns the possible load biases if `offset` of the file is mapped at `at`, the most likely
-    /// first. `executable` is true if that mapping is executable. Segments may share a page of the
-    /// file, as lld places them; the kernel maps that page once for each.
+    /// first; none if no segment has this offset. `executable` is true if that mapping is
+    /// executable. Segments may share a page of the file, as lld places them; the kernel maps that
+    /// page once for each.
     pub fn biases(&self, at: Addr, offset: u64, executable: bool) -> Vec<u64> {
         let covers = |segment: &&Segment| {
             let end = segment.offset.saturating_add(segment.file_size_bytes);
@@ -236,7 +237,8 @@ impl Dynamic {
     }
 }
 
-/// Returns the GNU build ID, from the notes of program headers or else of sections.
+/// Returns the GNU build ID, from the notes of program headers or else of sections; `None` if it is
+/// absent, empty or damaged.
 fn build_id<H: FileHeader>(
     programs: &[H::ProgramHeader],
     sections: &SectionTable<'_, H>,
@@ -255,7 +257,8 @@ fn build_id<H: FileHeader>(
         .filter(|id| !id.is_empty())
 }
 
-/// Reads the section `.gnu_debuglink`: a name with its NUL, padded to four bytes, and a CRC.
+/// Reads the section `.gnu_debuglink`: a name with its NUL, padded to four bytes, and a CRC. `None`
+/// if it is absent or damaged.
 fn debug_link<H: FileHeader>(
     sections: &SectionTable<'_, H>,
     endian: H::Endian,
