@@ -6,9 +6,7 @@
 //! says of it. An evaluation fails ([`Fail`]) if the value is missing in this state, or if the
 //! expression is wrong.
 //!
-//! [`Evaluator`] knows the symbols only, and [`Evaluation`] a question and a frame as well: its
-//! `member` and `number` call those of the evaluator, and take the member's name, or the operator
-//! for an error.
+//! [`Evaluator`] knows the symbols only, and [`Evaluation`] a question and a frame as well.
 
 use super::arithmetic;
 use super::bind::{Bound, Meaning};
@@ -70,7 +68,7 @@ impl From<Missing> for Fail {
 }
 
 /// The result of an evaluation.
-pub(super) type Found<T> = Result<T, Fail>;
+pub(super) type Evaluated<T> = Result<T, Fail>;
 
 impl<'s> Evaluator<'s> {
     /// Creates an evaluator that uses `symbols`.
@@ -219,7 +217,7 @@ impl<'s> Evaluator<'s> {
     }
 
     /// Returns a value as a number, a pointer or reference as its address; `None` for others.
-    pub(super) fn number(&self, value: &Val, machine: &dyn Machine) -> Found<Option<Number>> {
+    pub(super) fn number(&self, value: &Val, machine: &dyn Machine) -> Evaluated<Option<Number>> {
         let Some(shape) = self.shape(&value.ty) else { return Ok(None) };
         let is_signed = match &shape.kind {
             Kind::Pointer { .. } => Some(false),
@@ -249,7 +247,7 @@ pub(super) struct Evaluation<'a, 's> {
 
 impl Evaluation<'_, '_> {
     /// Evaluates an expression. A register is a signed integer of 64 bits.
-    pub(super) fn value(&self, expr: &Expr) -> Found<Val> {
+    pub(super) fn value(&self, expr: &Expr) -> Evaluated<Val> {
         match expr {
             Expr::Name(name) => self.named(name),
             Expr::Register(name) => {
@@ -264,7 +262,7 @@ impl Evaluation<'_, '_> {
                 Ok(value_of(Number::integer((*value).into(), size, is_signed)))
             }
             Expr::Real(value) => Ok(value_of(Number::Real { value: *value, size_bytes: 8 })),
-            Expr::Member(of, name) => self.member(&self.value(of)?, name),
+            Expr::Member(of, name) => self.member_by_name(&self.value(of)?, name),
             Expr::Index(of, index) => {
                 let of = self.without_reference(&self.value(of)?)?;
                 self.index(&of, &self.value(index)?)
@@ -275,7 +273,7 @@ impl Evaluation<'_, '_> {
                 pointer_to(&value.home, value.ty)
             }
             Expr::Unary(operator, of) => {
-                let number = self.number(&self.value(of)?, "this operator")?;
+                let number = self.required_number(&self.value(of)?, "this operator")?;
                 let result = arithmetic::unary(*operator, number);
                 Ok(value_of(result.ok_or(Missing::Unavailable)?))
             }
@@ -285,7 +283,7 @@ impl Evaluation<'_, '_> {
     }
 
     /// Returns the value of a name. It is missing if the name has no meaning at the address.
-    fn named(&self, name: &str) -> Found<Val> {
+    fn named(&self, name: &str) -> Evaluated<Val> {
         match self.bound.names.get(name) {
             Some(Meaning::Variable(location, type_id)) => {
                 let home = location.as_ref().and_then(|location| {
@@ -295,14 +293,14 @@ impl Evaluation<'_, '_> {
                 let home = home.unwrap_or(Home::of(Piece::Unavailable));
                 Ok(Val { ty: Ty::or_void(*type_id), home })
             }
-            Some(Meaning::MemberOfThis) => self.member(&self.named("this")?, name),
+            Some(Meaning::MemberOfThis) => self.member_by_name(&self.named("this")?, name),
             Some(Meaning::Nothing) | None => Err(Missing::Unavailable.into()),
         }
     }
 
     /// Follows references and pointers to a value that is neither. Fails after [`MAX_LEVELS`],
     /// since a damaged pointer type may point to itself.
-    fn dereferenced(&self, value: &Val) -> Found<Val> {
+    fn dereferenced(&self, value: &Val) -> Evaluated<Val> {
         let mut value = value.clone();
         for _ in 0..MAX_LEVELS {
             if self.evaluator.target_of(&value.ty).is_none() {
@@ -315,7 +313,7 @@ impl Evaluation<'_, '_> {
 
     /// Returns a member by name. `of` may be a pointer to the structure, or an enum of Rust, whose
     /// active variant is searched. Fails if there is no such member.
-    fn member(&self, of: &Val, name: &str) -> Found<Val> {
+    fn member_by_name(&self, of: &Val, name: &str) -> Evaluated<Val> {
         let mut of = self.dereferenced(of)?;
         if let Some(shape) = self.evaluator.shape(&of.ty)
             && let Kind::Variants { discriminant, variants } = &shape.kind
@@ -339,7 +337,7 @@ impl Evaluation<'_, '_> {
 
     /// Returns the target of a pointer or reference, or the first element of an array or slice.
     /// Fails for other values. Does not check that the target's memory is known.
-    fn target(&self, value: &Val) -> Found<Val> {
+    fn target(&self, value: &Val) -> Evaluated<Val> {
         let Some(ty) = self.evaluator.target_of(&value.ty) else {
             if let Some((ty, home)) = self.first_element(value) {
                 return Ok(Val { ty, home });
@@ -377,8 +375,8 @@ impl Evaluation<'_, '_> {
 
     /// Returns an element of an array, slice or pointer. Does not check `index` against a length,
     /// but a negative one of an array is missing. Fails for other values.
-    fn index(&self, of: &Val, index: &Val) -> Found<Val> {
-        let Number::Integer { value: index, .. } = self.number(index, "[]")? else {
+    fn index(&self, of: &Val, index: &Val) -> Evaluated<Val> {
+        let Number::Integer { value: index, .. } = self.required_number(index, "[]")? else {
             return Err(self.wrong("[]", "an integer", index));
         };
         let shape = self.evaluator.shape(&of.ty);
@@ -400,11 +398,11 @@ impl Evaluation<'_, '_> {
 
     /// Returns `pointer + by` as in C: moved by `by` times the size of the pointer's target. A
     /// target without a size counts as one byte, as in GNU C.
-    pub(super) fn offset_pointer(&self, pointer: &Val, by: i128) -> Found<Val> {
+    pub(super) fn offset_pointer(&self, pointer: &Val, by: i128) -> Evaluated<Val> {
         let target = self.evaluator.target_of(&pointer.ty);
         let size = target.as_ref().and_then(|target| self.evaluator.size_of(target));
         let size = i128::from(size.unwrap_or(1));
-        let at = self.number(pointer, "[]")?.to_integer();
+        let at = self.required_number(pointer, "[]")?.to_integer();
         let moved = at.wrapping_add(by.wrapping_mul(size));
         let (_, bytes) = Number::integer(moved, 8, false).to_bytes();
         Ok(Val { ty: pointer.ty.clone(), home: Home::of(Piece::Bytes(bytes)) })
@@ -412,7 +410,7 @@ impl Evaluation<'_, '_> {
 
     /// Returns a value as a number, an array of C as the address of its first element. Fails if it
     /// is none; `what` is the operator, for that error.
-    pub(super) fn number(&self, value: &Val, what: &'static str) -> Found<Number> {
+    pub(super) fn required_number(&self, value: &Val, what: &'static str) -> Evaluated<Number> {
         let value = self.decayed(value)?;
         match self.evaluator.number(&value, self.machine)? {
             Some(number) => Ok(number),
@@ -421,7 +419,7 @@ impl Evaluation<'_, '_> {
     }
 
     /// Returns the target of a reference of C++; any other value as it is.
-    pub(super) fn without_reference(&self, value: &Val) -> Found<Val> {
+    pub(super) fn without_reference(&self, value: &Val) -> Evaluated<Val> {
         let shape = self.evaluator.shape(&value.ty);
         let is_reference = shape
             .is_some_and(|shape| matches!(shape.kind, Kind::Pointer { is_reference: true, .. }));
@@ -430,7 +428,7 @@ impl Evaluation<'_, '_> {
 
     /// Returns the value as an operand: the target of a reference, and a pointer to the first
     /// element of an array of C or C++.
-    pub(super) fn decayed(&self, value: &Val) -> Found<Val> {
+    pub(super) fn decayed(&self, value: &Val) -> Evaluated<Val> {
         let value = self.without_reference(value)?;
         let Some(shape) = self.evaluator.shape(&value.ty) else { return Ok(value) };
         match element_of(&shape) {
@@ -442,7 +440,7 @@ impl Evaluation<'_, '_> {
 
 /// Returns a pointer to the value at `home`, which has the type `target`. Fails if the value is not
 /// in memory.
-fn pointer_to(home: &Home, target: Ty) -> Found<Val> {
+fn pointer_to(home: &Home, target: Ty) -> Evaluated<Val> {
     let Some(at) = address(home) else {
         return Err(match home.pieces.as_slice() {
             [(_, Piece::OptimizedOut)] => Missing::OptimizedOut.into(),
