@@ -1,4 +1,7 @@
-//! One client: reads its packets, answers each, and resumes the session on request.
+//! One client: reads its packets, answers each, and resumes the session on request. The bytes come
+//! through its [`Connection`]; `life` has the starts and ends of programs, and `script` the packets
+//! of contraflow's script for gdb. Packets that need none of the client's state are in files of
+//! `gdb`.
 
 mod connection;
 mod life;

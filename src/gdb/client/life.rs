@@ -108,8 +108,8 @@ impl<R: Run> Client<'_, R> {
 
     /// Starts a program or attaches to a process, in place of the current program, and forgets what
     /// was asked about that one: the conditions of breakpoints, the choices of threads, a position
-    /// to go to, the branch trace. Returns the stop reply, or an error for the client, with nothing
-    /// forgotten.
+    /// to go to, the branch trace, the script's `line` and `finish`. Returns the stop reply, or an
+    /// error for the client, with nothing forgotten.
     pub(super) fn start(&mut self, start: &Result<Start, &'static str>) -> Vec<u8> {
         let start = match start {
             Ok(start) => start,

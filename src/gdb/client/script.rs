@@ -6,8 +6,9 @@ use crate::session::{Run, Stop};
 
 impl<R: Run> Client<'_, R> {
     /// Notes a report of the gdb script (`qContraflow.line`, `finish`, `interrupt` or `data`).
-    /// Returns true if it is understood, false if it is malformed, and withdraws the report before
-    /// it in either case; `None` for other packets.
+    /// Returns true if it is understood; false if it is malformed, which also withdraws the last
+    /// report of its kind; `None` for other packets. `line` and `finish` without a text only
+    /// withdraw it.
     pub(super) fn note_script_report(&mut self, body: &[u8]) -> Option<bool> {
         let (name, text) = hex::split(body.strip_prefix(b"qContraflow.")?, b':')?;
         match name {
