@@ -37,7 +37,8 @@ pub(super) fn unknown_calls_note<R: Run>(session: &Session<R>, stop: Stop) -> Op
     Some(gone_over + unknown_here).filter(|note| !note.is_empty())
 }
 
-/// Parses the text after `QCatchSyscalls:`; `None` if it is malformed.
+/// Parses the text after `QCatchSyscalls:` into no system calls (`0`), all (`1`), or those listed;
+/// `None` if it is malformed.
 fn parse(request: &[u8]) -> Option<Catches> {
     match request {
         b"0" => Some(Catches::None),

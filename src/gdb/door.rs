@@ -57,7 +57,7 @@ enum WakeAddress {
 }
 
 impl Door {
-    /// Starts the thread that accepts clients.
+    /// Starts the thread that accepts clients at the socket. It ends when the door is dropped.
     pub(super) fn open(bound: Bound) -> Self {
         let (sender, clients) = sync_channel(1);
         let (refused, refusals) = sync_channel(REFUSALS);
@@ -205,7 +205,8 @@ fn reject(accepted: Accepted, state: &Arc<State>, why: &'static [u8]) {
     });
 }
 
-/// Sends the reason to a rejected client. Waits for its bytes for a limited time.
+/// Sends the reason to a rejected client, if its first packet arrives within [`PATIENCE`]. Ignores
+/// errors.
 fn answer_rejected(accepted: Accepted, why: &[u8]) {
     // The client is not served in any case, so errors do not matter.
     let _ = match accepted {

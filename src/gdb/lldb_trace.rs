@@ -49,7 +49,8 @@ pub(super) fn answer<R: Run>(
     Some(reply.map_or_else(missing, |reply| frame::escape(&reply)))
 }
 
-/// Returns the description of the trace; `None` if there is no trace.
+/// Returns the description of the trace; `None` if no thread has a trace. Exact recordings have
+/// one.
 fn supported<R: Run>(session: &Session<R>) -> Option<Vec<u8>> {
     let has_trace = |tid| session.run().pt_trace(tid, 0).is_some();
     // The path of an exact recording is made when its trace is started.
@@ -59,7 +60,8 @@ fn supported<R: Run>(session: &Session<R>) -> Option<Vec<u8>> {
     traced.then(|| reply.to_string().into_bytes())
 }
 
-/// Returns the sizes of all traces, and of the description of the CPU.
+/// Returns the sizes of the traces of the threads that exist now, and of the description of the
+/// CPU.
 fn state<R: Run>(session: &Session<R>) -> Value {
     let threads = session.threads();
     let traced = threads.iter().filter_map(|thread| {

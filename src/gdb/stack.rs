@@ -75,7 +75,7 @@ fn knows_stack<R: Run>(session: &Session<R>, tid: Tid, rsp: Addr) -> bool {
     knows(rsp) || overflown().is_some_and(knows)
 }
 
-/// Returns the fields of one frame.
+/// Returns the fields of one frame, with commas between them.
 fn entry(frame: &CallFrame) -> String {
     format!(
         "{},{},{},{},{}",

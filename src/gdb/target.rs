@@ -106,7 +106,7 @@ impl<R: Run> Served<R> {
         self.files = OpenFiles::default();
     }
 
-    /// Returns a thread that exists now; fails for others.
+    /// Returns the session's ID of a thread that exists now; fails with [`NO_THREAD`] for others.
     fn existing_thread(&self, tid: Tid) -> TargetResult<common::Tid, Self> {
         let tid = from_gdbstub(tid).filter(|tid| self.session.is_alive(*tid));
         tid.ok_or(TargetError::Errno(NO_THREAD))

@@ -110,7 +110,8 @@ impl From<Option<Vec<u8>>> for Produced {
     }
 }
 
-/// Returns a document, made from the current state of the session.
+/// Returns a document, made from the current state of the session. Without a program, the list of
+/// threads is empty.
 fn current_document<R: Run>(
     served: &mut Served<R>,
     client: ClientFeatures,

@@ -69,7 +69,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Lets the run prepare data for later commands until [`Self::has_work`].
+    /// Lets the run prepare data for later commands until [`Self::has_work`], and not at all if
+    /// there is work already.
     fn use_idle_time(&mut self, session: &mut dyn AnySession) {
         if !self.has_work() {
             let connection = RefCell::new(self);
@@ -78,6 +79,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Returns true if there is input or a question, the client has gone, or the server shall end.
+    /// Reads what has arrived first.
     fn has_work(&mut self) -> bool {
         self.poll();
         let has_input = self.framer.has_input() || self.transport.has_question();

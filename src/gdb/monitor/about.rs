@@ -6,7 +6,8 @@ use crate::common::Visible;
 use crate::session::{History, Position, Run, Session};
 use std::fmt::Write;
 
-/// Describes the current position: its number, thread and time, and its share of the history.
+/// Describes the current position: its number, thread and time, and its share of the history. Adds
+/// the times between which the order of threads is unknown, and at the end, how the run ended.
 pub(super) fn when<R: Run>(session: &Session<R>) -> String {
     let thread = session.last_stop().thread;
     let Some(position) = session.run().position() else {
@@ -68,7 +69,7 @@ fn percentage(part: u64, whole: u64) -> String {
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
 }
 
-/// Describes the program, its ending and its recording.
+/// Describes the program, its ending and its recording, in a line for each known fact.
 pub(super) fn info<R: Run>(session: &Session<R>) -> String {
     let run = session.run();
     let about = run.describe();
@@ -94,7 +95,7 @@ pub(super) fn info<R: Run>(session: &Session<R>) -> String {
     text
 }
 
-/// Lists the gaps in the history: the parts where the path is lost.
+/// Lists the gaps in the history, the parts where the path is lost, or says that there are none.
 pub(super) fn gaps<R: Run>(session: &Session<R>) -> String {
     let gaps = session.run().gaps();
     if gaps.is_empty() {
@@ -112,7 +113,8 @@ pub(super) fn gaps<R: Run>(session: &Session<R>) -> String {
     text
 }
 
-/// Describes the size of the history, in total and per thread.
+/// Describes the size of the history, in total and per thread, in instructions and in bytes of
+/// trace. Returns the reason if the run has no path.
 pub(super) fn stats<R: Run>(session: &Session<R>) -> String {
     let (Some(history), Some(position)) = (session.run().path_history(), session.run().position())
     else {

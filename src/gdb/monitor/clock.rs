@@ -3,7 +3,8 @@
 /// Nanoseconds per second.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Formats nanoseconds since the start of the recording as seconds.
+/// Formats nanoseconds since the start of the recording as seconds with nine decimals, and the
+/// unit.
 pub(super) fn seconds(time_ns: u64) -> String {
     format!("{}.{:09} s", time_ns / SECOND_NS, time_ns % SECOND_NS)
 }

@@ -125,7 +125,8 @@ const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
 /// The minimum progress between two reports, in percent of the whole.
 const PROGRESS_PERCENT: u64 = 5;
 
-/// Returns the answer to a question that needs a path, where there is none.
+/// Returns the answer to a question that needs a path, where there is none: in an exact recording,
+/// or without any history.
 fn no_path<R: Run>(session: &Session<R>) -> String {
     if session.run().is_exact() { NO_PATH } else { NO_HISTORY }.to_owned()
 }

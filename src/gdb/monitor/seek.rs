@@ -178,7 +178,8 @@ fn position_at_time<R: Run>(
     Ok(first_at(history, wanted))
 }
 
-/// Returns the first position at or after a time, found by bisection: times ascend with positions.
+/// Returns the first position at or after a time, found by bisection, since times ascend with
+/// positions; the last one if there is none. An unknown time counts as 0.
 fn first_at(history: &dyn History, wanted_ns: u64) -> u64 {
     let (mut low, mut high) = (0, history.total());
     while low < high {
