@@ -16,7 +16,8 @@ pub struct Question {
 }
 
 impl Question {
-    /// Parses expressions with commas between them. A blank text is an empty list.
+    /// Parses expressions with commas between them. A blank text is an empty list. Fails at the
+    /// first fault of syntax; names and types are not checked yet.
     pub fn parse(text: &str) -> Result<Self, Error> {
         Ok(Self { items: items(text)? })
     }

@@ -145,7 +145,8 @@ impl<'s> Evaluator<'s> {
         None
     }
 
-    /// Returns a member of the structure `of`, at byte `at`; a bit field, at its `bits` instead.
+    /// Returns a member of the structure `of`, at byte `at`; a bit field, at its `bits` instead. A
+    /// member of unknown size is taken as empty.
     pub(super) fn member(&self, of: &Val, member: &Member, at: u64, machine: &dyn Machine) -> Val {
         let ty = Ty::or_void(member.type_id);
         let Some((first, bits)) = member.bits else {
@@ -353,7 +354,8 @@ impl Evaluation<'_, '_> {
         Ok(Val { ty, home: Home::of(Piece::Memory(addr)) })
     }
 
-    /// Returns the type and the home of an array's first element; `None` for other values.
+    /// Returns the type and the home of an array's first element; `None` for other values, and for
+    /// elements of unknown size.
     fn first_element(&self, array: &Val) -> Option<(Ty, Home)> {
         let shape = self.evaluator.shape(&array.ty)?;
         let ty = element_of(&shape)?;

@@ -341,6 +341,7 @@ impl Parser<'_> {
 }
 
 /// Returns the basic type that has this name in C or Rust, as a list of words; `None` for others.
+/// The words of C, such as `long unsigned int`, may be in any order.
 fn basic(words: &[&str]) -> Option<Basic> {
     let integer = |size_bytes, is_signed| Some(Basic::Integer { size_bytes, is_signed });
     match words {
