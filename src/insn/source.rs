@@ -405,13 +405,15 @@ impl Executed<'_> {
         Some(if is_half { RegisterPart { size_bytes: GENERAL_BYTES, ..all } } else { all })
     }
 
-    /// Returns the memory that the instruction may have written, without that of scatters.
+    /// Returns the memory that the instruction may have written, in all rounds of a REP, without
+    /// that of scatters.
     fn memory_written(&self) -> impl Iterator<Item = AddrRange> {
         let written = self.info.used_memory().iter().filter(|memory| is_write(memory.access()));
         written.filter_map(|memory| self.accessed_range(memory))
     }
 
-    /// Returns the first range of memory that the instruction read.
+    /// Returns the first range of memory that the instruction read; `None` if it read none, or at
+    /// unknown addresses.
     fn memory_read(&self) -> Option<ValuePlace> {
         let mut read = self.info.used_memory().iter().filter(|memory| is_read(memory.access()));
         read.find_map(|memory| self.accessed_range(memory)).map(ValuePlace::Memory)
