@@ -96,7 +96,7 @@ fn push_note(notes: &mut Vec<u8>, owner: &str, kind: u32, bytes: &[u8]) {
     }
 }
 
-/// Encodes the contents of an `NT_PRSTATUS` note.
+/// Encodes the contents of an `NT_PRSTATUS` note: the status of a thread, with the core's signal.
 fn encode_status(thread: &Thread, contents: &CoreContents) -> Vec<u8> {
     use prstatus as at;
     let CoreContents { process, signal, .. } = contents;

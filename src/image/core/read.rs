@@ -45,7 +45,7 @@ impl Core {
     }
 }
 
-/// Checks that a file is a core of a 64-bit x86 process.
+/// Fails unless a file is a core of a 64-bit x86 process.
 fn check_kind(elf: &Elf) -> Result<(), Error> {
     let file_type = match elf.file_type {
         FileType::Core if elf.machine == EM_X86_64 && elf.is_64 => return Ok(()),

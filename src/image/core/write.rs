@@ -189,7 +189,8 @@ impl<W: Write + Seek> Writer<'_, W> {
         Ok(())
     }
 
-    /// Writes the program headers after the memory, then the file header.
+    /// Writes the program headers after the memory, then the file header, and moves to the end of
+    /// the file. Fails for 2^32 headers or more.
     fn finish(mut self) -> Result<(), Error> {
         self.align(8);
         let table_at = self.position;
