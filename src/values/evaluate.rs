@@ -32,6 +32,7 @@ const MAX_STRUCTURES: usize = 1000;
 /// An evaluator of expressions, by the symbols of a process. It caches the types that it reads.
 pub struct Evaluator<'s> {
     pub(super) symbols: &'s Symbols,
+    /// The types that were read; `None` for void and damaged ones.
     types: RefCell<HashMap<TypeId, Option<Arc<Type>>>>,
 }
 

@@ -8,9 +8,9 @@ use crate::symbols::{Kind, Type};
 /// A number with which an expression computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Number {
-    /// An integer of `size_bytes` bytes.
+    /// An integer. `value` is in the range of its size and signedness.
     Integer { value: i128, size_bytes: u64, is_signed: bool },
-    /// A floating-point number.
+    /// A floating-point number: a float with 4 bytes, else a double.
     Real { value: f64, size_bytes: u64 },
 }
 

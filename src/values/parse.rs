@@ -12,9 +12,13 @@ const MAX_OPERATORS: usize = 500;
 /// The syntax tree of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Expr {
+    /// A variable or a member of `this`, with its namespaces.
     Name(String),
+    /// A register, without the `$`.
     Register(String),
+    /// An integer, as it is written.
     Integer(u64),
+    /// A floating-point number, as it is written.
     Real(f64),
     /// `a.name` or `a->name`, which mean the same.
     Member(Box<Expr>, String),
