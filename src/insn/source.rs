@@ -102,6 +102,7 @@ pub fn sets_flags(bytes: &[u8]) -> bool {
 /// An executed instruction, with the general registers before and after it.
 struct Executed<'a> {
     insn: &'a Instruction,
+    /// The registers and the memory that the instruction uses.
     info: &'a InstructionInfo,
     before: &'a Registers,
     after: &'a Registers,
