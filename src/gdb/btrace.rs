@@ -17,7 +17,7 @@ const RING_BYTES: u64 = 0x1_0000;
 pub(super) struct Btrace {
     /// The position at which the trace begins.
     since: u64,
-    /// The hash of the trace that the client has of each thread.
+    /// The hash of the trace that the client has of each thread; it has none of other threads.
     sent: HashMap<Tid, u64>,
 }
 

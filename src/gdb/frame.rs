@@ -24,6 +24,7 @@ pub(super) enum Unit {
 /// A splitter of a byte stream into units.
 #[derive(Debug, Default)]
 pub(super) struct Framer {
+    /// The bytes that were not taken yet.
     input: Vec<u8>,
 }
 

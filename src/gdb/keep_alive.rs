@@ -13,7 +13,9 @@ pub(super) const PERIOD: Duration = Duration::from_secs(1);
 /// A guard with a thread that sends acknowledgements to gdb until the guard is dropped.
 #[derive(Debug)]
 pub(super) struct KeepAlive {
+    /// Dropped to end the thread.
     end: Option<Sender<()>>,
+    /// `None` once it was waited for.
     thread: Option<JoinHandle<()>>,
 }
 

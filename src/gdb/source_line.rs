@@ -9,7 +9,7 @@ use super::thread_id::{self, ThreadChoice};
 use crate::common::{Addr, AddrRange, Tid};
 use crate::session::{Action, Direction, Order, Run, Session, Stop, StopReason};
 
-/// A line, and the thread that is stepped over it.
+/// The code of a source line, and the thread that is stepped back over it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SourceLine {
     tid: Tid,

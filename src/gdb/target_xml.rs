@@ -46,13 +46,17 @@ const MXCSR: &str = concat!(
 /// The available vector registers; each variant includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Vectors {
+    /// XMM0 to XMM15.
     Sse,
+    /// The upper halves of YMM0 to YMM15.
     Avx,
+    /// The masks, and the vectors of 512 bits.
     Avx512,
 }
 
 impl Vectors {
-    /// Returns the largest vectors of which a thread's registers are known.
+    /// Returns the largest vectors of which a thread's registers are known; [`Self::Sse`] if none
+    /// is.
     pub(super) fn of(registers: &KnownRegisters) -> Self {
         match (registers.has_avx512(), registers.has_avx()) {
             (true, _) => Self::Avx512,
