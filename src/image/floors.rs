@@ -13,6 +13,7 @@ use crate::common::{AddrRange, Tsc};
 pub struct Floors {
     /// The time at which the program started; 0 if nothing was mapped before.
     since: Tsc,
+    /// The addresses that were mapped since then.
     mapped: RangeSet,
 }
 

@@ -16,6 +16,7 @@ const EM_X86_64: u16 = 62;
 pub struct Core {
     /// The contents of the core file besides the bytes of memory.
     pub contents: CoreContents,
+    /// The bytes of the segments, as far as the core has them.
     memory: Image,
 }
 

@@ -65,6 +65,7 @@ struct Writer<'a, W> {
     out: &'a mut W,
     /// The offset in the file at which output continues. Skipped bytes are holes.
     position: u64,
+    /// The program headers of what was written so far.
     headers: Vec<ProgramHeader>,
 }
 
