@@ -1,10 +1,12 @@
 //! The signals that the code cache uses, and a program's actions for them. INT3s and single steps
-//! of the cache raise SIGTRAP; full trace buffers and writes to translated code raise SIGSEGV.
+//! of the cache raise SIGTRAP. Full trace buffers, spent budgets, and accesses to pages that the
+//! tracer protects raise SIGSEGV.
 
 use crate::common::Tid;
 use crate::tracee::{Signo, TRAP_BIT, dispositions};
 use std::collections::BTreeMap;
 
+/// SIGSEGV's bit in a mask of signals.
 pub(super) const SEGV_BIT: u64 = 1 << (libc::SIGSEGV - 1);
 /// The signals that the code cache raises, SIGTRAP and SIGSEGV, as a mask: bit N - 1 is signal N.
 pub const CACHE_SIGNALS: u64 = TRAP_BIT | SEGV_BIT;

@@ -1,5 +1,9 @@
-//! The mappings of a process that runs translated: the program's own as it made them, without those
-//! of its tracer, and with the permissions that its tracer took away.
+//! The mappings of a process that runs translated, as the program made them: without those of its
+//! tracer, and with the permissions that its tracer took away.
+//!
+//! Code is *stable* if its bytes cannot change while it is mapped. A page is *masked* while the
+//! tracer keeps the program from writing it. Memory that other processes may write is *foreign*
+//! ([`Foreign`]).
 
 use super::error::Error;
 use super::foreign::Foreign;
@@ -25,7 +29,7 @@ pub struct AddressSpace {
     altered: Vec<(AddrRange, Mapping)>,
     /// The tracer's own mappings, which are no part of the program.
     hidden: Vec<AddrRange>,
-    /// The addresses of pages whose write permission the tracer took away.
+    /// The addresses of the masked pages, whose write permission the tracer took away.
     masked: BTreeSet<u64>,
     /// Memory shared with processes outside the recording, which may write it at any time.
     pub(super) foreign: Foreign,
@@ -46,8 +50,9 @@ pub struct MappingChanges {
 }
 
 impl AddressSpace {
-    /// Reads the mappings of the process again, and returns what changed. Afterwards, foreign
-    /// memory may be open ([`Foreign`]).
+    /// Reads the mappings of the process again, with the program's permissions and without the
+    /// tracer's mappings, and returns what changed since the last read. Foreign memory may be open
+    /// afterwards, as new mappings are not closed ([`Foreign`]).
     pub fn refresh(&mut self, pid: Pid) -> Result<MappingChanges, Error> {
         let maps = restore_writes(visible(mappings(pid)?, &self.hidden), &self.masked);
         let maps = self.foreign.with_program_protection(maps);
@@ -58,9 +63,9 @@ impl AddressSpace {
     }
 
     /// Reads the mappings again after a change in `range`, and returns what changed. Reads only
-    /// those in and beside it, and the stack, which grows as it is used; all, as
-    /// [`refresh`](Self::refresh) does, if that is not enough or the kernel cannot answer for a
-    /// range.
+    /// those in and beside it, and the stack, which grows as it is used. Reads all, as
+    /// [`refresh`](Self::refresh) does, if the range is empty, other mappings grow
+    /// ([`Self::note_growing`]), or the kernel does not answer for a range.
     pub fn refresh_in(&mut self, pid: Pid, range: AddrRange) -> Result<MappingChanges, Error> {
         if self.grows || range.is_empty() {
             return self.refresh(pid);
@@ -87,8 +92,9 @@ impl AddressSpace {
         Ok(MappingChanges { gone, new })
     }
 
-    /// Reads the mappings in and beside a range. Returns the range, widened to whole mappings, old
-    /// and new, and the new mappings there. `None` if the kernel does not answer such queries.
+    /// Reads the mappings that overlap a range or the page on either side of it. Returns that
+    /// range, widened to whole mappings, old and new, and the new mappings there. `None` if the
+    /// kernel does not answer such queries.
     fn read_around(&mut self, pid: Pid, range: AddrRange) -> Option<(AddrRange, Vec<Mapping>)> {
         let query = self.map_query(pid)?;
         let start = Addr(range.start.0.saturating_sub(PAGE_BYTES));
@@ -107,7 +113,7 @@ impl AddressSpace {
     }
 
     /// Returns the means to ask the kernel for mappings of a process, opened at the first use;
-    /// `None` if the kernel has none.
+    /// `None` if it cannot be opened.
     fn map_query(&mut self, pid: Pid) -> Option<Arc<MapQuery>> {
         let known = self.query.take().filter(|(of, _)| *of == pid);
         let (_, query) = self.query.insert(match known {
@@ -139,22 +145,24 @@ impl AddressSpace {
         *self = Self::default();
     }
 
-    /// Notes that the tracer took the write permission of a page away: the page is *masked*.
+    /// Notes that the tracer took the write permission of the page at this address away: the page
+    /// is *masked*.
     pub fn mask(&mut self, page: u64) {
         self.masked.insert(page);
     }
 
-    /// Notes that a page has the program's permissions again. Returns true if it was masked.
+    /// Notes that the page at this address has the program's permissions again. Returns true if it
+    /// was masked.
     pub fn unmask(&mut self, page: u64) -> bool {
         self.masked.remove(&page)
     }
 
-    /// Returns true if the tracer took the write permission of the page away.
+    /// Returns true if the tracer took the write permission of the page at this address away.
     pub fn is_masked(&self, page: u64) -> bool {
         self.masked.contains(&page)
     }
 
-    /// Returns the pages in `range` whose write permission the tracer took away.
+    /// Returns the addresses of the masked pages that overlap `range`, in order.
     pub fn masked_in(&self, range: AddrRange) -> Vec<u64> {
         let start = range.start.page().0;
         self.masked.range(start..range.end.0.max(start)).copied().collect()
@@ -167,17 +175,19 @@ impl AddressSpace {
         self.foreign.note_replaced(range);
     }
 
-    /// Notes that a mapping was made that grows downwards (`MAP_GROWSDOWN`).
+    /// Notes that a mapping was made that grows downwards (`MAP_GROWSDOWN`). From now on, each
+    /// refresh reads all mappings.
     pub fn note_growing(&mut self) {
         self.grows = true;
     }
 
-    /// Notes that a range holds the tracer's own memory.
+    /// Notes that a range holds the tracer's own memory. Later reads leave out the mappings that
+    /// overlap it.
     pub fn hide(&mut self, range: AddrRange) {
         self.hidden.push(range);
     }
 
-    /// Returns the tracer's own ranges.
+    /// Returns the tracer's own ranges, in the order in which they were noted.
     pub fn hidden(&self) -> &[AddrRange] {
         &self.hidden
     }
@@ -192,7 +202,7 @@ impl AddressSpace {
         self.set.overlapping(range)
     }
 
-    /// Returns true if the mapping at `addr`, as last seen, is executable.
+    /// Returns true if something is mapped at `addr`, as last seen, and is executable.
     pub fn is_executable(&self, addr: Addr) -> bool {
         self.set.at(addr).is_some_and(|mapping| mapping.protection.execute)
     }
@@ -204,7 +214,7 @@ impl AddressSpace {
     }
 
     /// Returns true if the bytes at `addr` are those of a file that the tracer keeps, as long as
-    /// the mapping exists.
+    /// the mapping exists. False for altered ranges ([`Self::is_altered`]).
     pub fn is_stable(&self, addr: Addr) -> bool {
         let next = self.stable.partition_point(|range| range.end <= addr);
         let is_kept = self.stable.get(next).is_some_and(|range| range.contains(addr));
@@ -213,6 +223,7 @@ impl AddressSpace {
 
     /// Returns the other ranges of the process that map the same parts of files as `range` does, as
     /// far as that mapping or the other is shared: a write to one of the two may show in the other.
+    /// Empty for memory without a file.
     pub fn aliases(&self, range: AddrRange) -> Vec<AddrRange> {
         let at: Vec<_> = self.set.overlapping(range).filter(|m| m.inode != 0).collect();
         let mut aliases = Vec::new();
@@ -236,7 +247,8 @@ impl AddressSpace {
         aliases
     }
 
-    /// Returns true if the bytes at `addr` may differ from those of the mapped file.
+    /// Returns true if the bytes at `addr` were noted as possibly different from those of the
+    /// mapped file.
     pub fn is_altered(&self, addr: Addr) -> bool {
         self.altered.iter().any(|(range, _)| range.contains(addr))
     }
@@ -269,6 +281,7 @@ pub fn visible(mut maps: Vec<Mapping>, hidden: &[AddrRange]) -> Vec<Mapping> {
     maps
 }
 
+/// Returns the offset in the mapped file of an address in the mapping.
 fn file_offset(mapping: &Mapping, addr: Addr) -> u64 {
     mapping.offset + (addr.0 - mapping.range.start.0)
 }

@@ -15,7 +15,7 @@ const ANSWERS: usize = 1;
 
 impl TranslatedProcess {
     /// Returns true if the code never makes system calls: it answers them, or stops before those
-    /// without an answer.
+    /// without an answer. Code that records does not answer.
     pub(super) fn answers_calls(&self) -> bool {
         self.translator.call_handling().is_some_and(|handling| handling.answers)
     }
@@ -36,8 +36,8 @@ impl TranslatedProcess {
 
     /// Writes answers to the thread's buffer, in place of earlier ones, and empties its log. In
     /// runs by a budget, code of the kind [`super::CodeKind::Counting`] takes the results of its
-    /// next system calls from there, in order. The memory that the answers write must be the
-    /// program's, and writable without a stop.
+    /// next system calls from there, in order; before a call after the last answer, the thread
+    /// stops. The memory that the answers write must be the program's, and writable without a stop.
     pub fn offer_answers(&self, thread: &TranslatedThread, answers: &Answers) {
         let (shared, area) = (&self.window.shared, thread.area);
         shared.write(area.offset_of(area.buffer(ANSWERS)), answers.bytes());

@@ -24,7 +24,7 @@ pub struct Area {
 }
 
 impl Area {
-    /// Returns the size of the area in bytes.
+    /// Returns the size of the area in bytes, with its tables, buffers, and the pages after them.
     pub fn size_bytes(self) -> u64 {
         FIRST_BUFFER + BUFFERS as u64 * (self.buffer_bytes + PAGE_BYTES)
     }
@@ -71,7 +71,9 @@ impl Area {
 /// Which of an area's buffers are in use: a thread writes there, or the encoder has yet to read.
 #[derive(Debug, Default)]
 pub struct BusyBuffers {
+    /// For each buffer, true if it is in use.
     busy: Mutex<[bool; BUFFERS]>,
+    /// Notified when a buffer is freed.
     freed: Condvar,
 }
 
@@ -83,12 +85,12 @@ impl BusyBuffers {
         wait.unwrap_or_else(PoisonError::into_inner)[index] = true;
     }
 
-    /// Returns true for each buffer that is in use.
+    /// Returns for each buffer, by its index, true if it is in use.
     pub fn in_use(&self) -> [bool; BUFFERS] {
         *self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks a buffer that the encoder has read as free.
+    /// Marks a buffer as free, after the encoder has read it, and wakes those who wait for it.
     pub fn free(&self, index: usize) {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)[index] = false;
         self.freed.notify_all();

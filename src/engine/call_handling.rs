@@ -7,7 +7,7 @@ use core::arch::x86_64::__cpuid;
 const HAS_FS_BASE: u64 = 2;
 
 /// Returns the abilities of this machine. If `answers` is true, the code answers calls and does not
-/// make them.
+/// make them; RDTSCP then counts as present on any machine, as it is answered, too.
 pub(super) fn call_handling(answers: bool) -> CallHandling {
     // SAFETY: getauxval reads this process's own auxiliary vector.
     let features = unsafe { libc::getauxval(libc::AT_HWCAP2) };

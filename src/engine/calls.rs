@@ -21,8 +21,8 @@ const SYSCALL_BYTES: u64 = 2;
 
 impl TranslatedProcess {
     /// Does the work of an `arch_prctl(2)` by which a thread sets or reads its GS base, in place of
-    /// the kernel: in the cache, GS is the tracer's. Returns the call's result. Returns `None`, and
-    /// does nothing, for other calls.
+    /// the kernel: in the cache, GS is the tracer's. Returns the call's result: 0, or a negative
+    /// error number. Returns `None`, and does nothing, for other calls.
     pub fn emulate_gs_call(
         &self,
         thread: &mut TranslatedThread,
@@ -74,8 +74,8 @@ impl TranslatedProcess {
 }
 
 /// Returns the registers of a thread in the cache after a system call that it skips, with this
-/// result. `registers` are those before the call. RCX is unchanged: the glue after the call sets
-/// it.
+/// result in RAX, and the flags in R11. `registers` are those before the call. RCX is unchanged:
+/// the glue after the call sets it.
 pub fn registers_after_call(registers: &Registers, result: i64) -> Registers {
     // SYSCALL leaves the flags in R11 (SDM volume 2, "SYSCALL").
     Registers {

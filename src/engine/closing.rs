@@ -12,6 +12,7 @@ use crate::tracee::Tracee;
 use crate::tracee::call_numbers::{MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT};
 
 const PAGE_BYTES: u64 = 0x1000;
+/// The protection of closed memory.
 const NOTHING: Protection = Protection { read: false, write: false, execute: false, shared: true };
 
 /// `writev`, `sendmsg`, `execve`, `vmsplice`, `pwritev`, `sendmmsg`, `process_vm_writev`,
@@ -33,7 +34,8 @@ impl TranslatedProcess {
 
     /// Notes that only this process writes the file of a mapping: the file's memory is foreign no
     /// longer. Opens that memory for good, drops the translations of its code, and forgets the
-    /// classes of all descriptors. Returns the ranges of its mappings that could be closed.
+    /// classes of all descriptors. Returns the ranges of the file's mappings, but not of those that
+    /// are never closed (private, executable, or inaccessible).
     pub fn note_own_file(
         &mut self,
         tracee: Tracee,
@@ -86,9 +88,9 @@ impl TranslatedProcess {
         !self.space.foreign.closed().is_empty()
     }
 
-    /// Closes all foreign memory, and drops the translations of code that was overwritten there.
-    /// Returns the ranges that were not closed before. Those that were open for one access are not
-    /// among them.
+    /// Closes all foreign memory but executable mappings, and drops the translations of code that
+    /// was overwritten there. Returns the ranges that were not closed before. Those that were open
+    /// for one access are not among them.
     pub fn close_foreign(&mut self, tracee: Tracee) -> Result<Vec<AddrRange>, Error> {
         if self.space.foreign.is_all_closed() {
             return Ok(Vec::new());
@@ -127,7 +129,8 @@ impl TranslatedProcess {
     }
 
     /// Opens the foreign memory that the kernel may use in a call which a thread is about to make,
-    /// until the next [`Self::close_foreign`].
+    /// until the next [`Self::close_foreign`]: the closed parts that the arguments point to, or all
+    /// of them if the call can reach more.
     pub fn open_foreign_for_call(&mut self, tracee: Tracee, call: &Call) -> Result<(), Error> {
         if !self.has_foreign() {
             return Ok(());
@@ -153,7 +156,7 @@ impl TranslatedProcess {
     }
 
     /// Opens foreign memory in a child, which has a copy of the process's mappings, by the SYSCALL
-    /// instruction at `gadget`.
+    /// instruction at `gadget`. Ignores calls that fail.
     pub(super) fn open_foreign_in_child(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
         for (range, protection) in self.space.foreign.closed() {
             let args = [range.start.0, range.size_bytes(), prot_bits(*protection), 0, 0, 0];

@@ -23,7 +23,9 @@ pub(super) struct CodePages {
 /// New bytes of code, at their address: they changed, or were read for the first time.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CodeChange {
+    /// The address of the first byte.
     pub addr: Addr,
+    /// The bytes as they are now.
     pub bytes: Vec<u8>,
 }
 
@@ -33,7 +35,8 @@ impl CodePages {
         self.stable.retain(|page, _| !is_forgotten(Addr(*page)));
     }
 
-    /// Returns the pages in `ranges` that can change, with their bytes at the last translation.
+    /// Returns the pages that can change, were translated from, and begin in one of `ranges`, each
+    /// with its bytes at the last translation.
     pub(super) fn changing_pages_in(&self, ranges: &[AddrRange]) -> Vec<CodeChange> {
         let inside = |page: u64| ranges.iter().any(|range| range.contains(Addr(page)));
         let pages = self.translated.iter().filter(|(page, _)| inside(**page));
@@ -114,7 +117,8 @@ impl CodeView<'_> {
 
     /// Ends the translation. Returns the addresses of the pages that were read and can change, and
     /// the changes of these pages since the last translation from them: the whole page if it is the
-    /// first one. Keeps their bytes, to find the next changes.
+    /// first one, nothing for a page that cannot be read. Keeps their bytes, to find the next
+    /// changes.
     pub(super) fn finish(self) -> (Vec<u64>, Vec<CodeChange>) {
         let mut changes = Vec::new();
         let mut pages = Vec::new();

@@ -184,8 +184,10 @@ impl TranslatedProcess {
         }
     }
 
-    /// Ends the run of a thread that made a request: its budget is spent, its bounded superblock has
-    /// ended, or the cache is full. `counter` is R11 at the request.
+    /// Ends the run of a thread that made a request: its budget is spent, its bounded superblock
+    /// has ended, or the cache is full. `counter` is R11 at the request. The reason is
+    /// [`RunEnd::Stop`] if the thread is then at an address where threads are to stop, else
+    /// [`RunEnd::Limit`].
     fn end_at_request(
         &self,
         thread: &mut TranslatedThread,
@@ -204,7 +206,7 @@ impl TranslatedProcess {
 
     /// Ends a run before an indirect branch to an address that is not canonical, which the thread
     /// has just executed in the cache: it is to execute the branch in the program, so that its
-    /// fault is the CPU's own.
+    /// fault is the CPU's own. Fails if the branch is not known.
     fn undo_branch(
         &self,
         thread: &mut TranslatedThread,
@@ -259,7 +261,8 @@ impl TranslatedProcess {
     }
 
     /// Ends a run for the reason `end`: steps the thread to the next place where the program's
-    /// state is exact, and takes it out of the cache there.
+    /// state is exact, and takes it out of the cache there. If the thread ends before, returns the
+    /// stop that reported that.
     fn end_at_next_exact(
         &self,
         thread: &mut TranslatedThread,
@@ -273,7 +276,7 @@ impl TranslatedProcess {
     }
 
     /// Ends a run, for the reason `end`, before the instruction of the program whose access has
-    /// faulted.
+    /// faulted, even if some of its stores are done: it repeats them.
     fn end_at_fault(
         &self,
         thread: &mut TranslatedThread,
@@ -303,7 +306,8 @@ impl TranslatedProcess {
 
     /// Steps a thread, which is in the cache, to the next place where the program's state is exact.
     /// It does not move if its state is exact already. Until then, all signals but SIGTRAP and
-    /// SIGSEGV are blocked, and group stops are put off.
+    /// SIGSEGV are blocked, and group stops are put off. Fails if no such place comes within
+    /// [`STEPS_LIMIT`] steps.
     pub(super) fn step_to_exact(&self, thread: &TranslatedThread) -> Result<SteppedOut, Error> {
         let tracee = thread.tracee;
         let (mut mask, mut stopped) = (None, DeferredStops::default());
@@ -352,7 +356,7 @@ impl TranslatedProcess {
 
     /// Lets a thread that is stopped in the program execute one instruction there, with all its
     /// repetitions, and waits for that. Foreign memory and write-protected pages that it accessed
-    /// are open after it.
+    /// are open after it. Completes an XSAVEC where that is set ([`Self::complete_saves`]).
     pub fn step_in_program(&mut self, thread: &mut TranslatedThread) -> Result<Stepped, Error> {
         debug_assert_eq!(thread.place, Place::Program);
         let begun = thread.tracee.registers()?;
@@ -418,7 +422,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Returns the readable bytes at an address, at most as many as the longest instruction has.
+    /// Returns the readable bytes at an address, at most as many as the longest instruction has;
+    /// none if nothing is readable there.
     pub(super) fn code_at(&self, ip: Addr) -> Vec<u8> {
         let mut bytes = vec![0; MAX_INSN_BYTES];
         let known = self.memory.read(ip, &mut bytes);
@@ -440,7 +445,7 @@ impl TranslatedProcess {
     }
 
     /// Translates code and write-protects its pages. Repeats both if a page was written after it
-    /// was read and before it was protected.
+    /// was read and before it was protected; the result has the changes of all attempts.
     pub(super) fn translate_protected(
         &mut self,
         thread: &TranslatedThread,

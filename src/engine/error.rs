@@ -44,7 +44,7 @@ impl Error {
 }
 
 /// Returns the result of a system call that the traced process made, or an error if the call
-/// failed.
+/// failed: [`Error::NoRoom`] for ENOMEM.
 pub(super) fn checked(call: &'static str, result: i64) -> Result<u64, Error> {
     const LAST_ERRNO: i64 = 4095;
     if (-LAST_ERRNO..0).contains(&result) {
@@ -61,7 +61,8 @@ pub(super) fn no_room() -> Error {
     Error::NoRoom { call: "mmap" }
 }
 
-/// Returns the error for a failed system call of the tracer itself.
+/// Returns the error for a failed system call of the tracer itself; EIO if `error` has no error
+/// number.
 pub(super) fn system(call: &'static str, error: &std::io::Error) -> tracee::Error {
     tracee::Error::System {
         call,

@@ -52,17 +52,18 @@ impl ExactState {
 pub enum Emulated {
     /// The program's state at the next place where it is exact.
     Exact(Box<ExactState>),
-    /// An instruction of the glue cannot be executed: mostly since the next record, at R11, does
-    /// not fit the thread's buffer, which the caller checks. The registers are those before it.
+    /// An instruction of the glue cannot be executed: it would fault, mostly because the next
+    /// record, at R11, does not fit the thread's buffer, which the caller checks. The registers are
+    /// those before it.
     Full,
     /// The program's state is not known: the thread was elsewhere, or damaged its memory.
     Unknown,
 }
 
 impl TranslatedProcess {
-    /// Returns the program's state, if it is exact where a thread with these registers is. If the
-    /// thread has made a request, withdraws that: the state is then before the code that was
-    /// requested. Changes no register of the thread.
+    /// Returns the program's state, if it is exact where a thread with these registers is; else
+    /// `None`. If the thread has made a request, withdraws that: the state is then before the code
+    /// that was requested. Changes no register of the thread.
     pub fn exact_at(&self, thread: &TranslatedThread, registers: &Registers) -> Option<ExactState> {
         if let Some(request) = self.request(thread) {
             let load = |slot| self.window.shared.load(thread.area.slot(slot));
@@ -192,7 +193,8 @@ impl TranslatedProcess {
 
     /// Returns the program's state at the next place where it is exact, for a thread that was
     /// killed in the cache with `registers`. Emulates the glue before that place, with its writes
-    /// to memory, and updates `registers`. `tsc` returns the time for an RDTSC of the glue.
+    /// to memory, and updates `registers`; for lack of such a place, see [`Emulated`]. `tsc`
+    /// returns the time for an RDTSC of the glue.
     pub fn emulate_to_exact(
         &self,
         thread: &TranslatedThread,
@@ -272,7 +274,7 @@ impl TranslatedProcess {
     }
 
     /// Returns the stack pointer before the indirect branch or return at `ip`, after which it is
-    /// `rsp`. Returns `rsp` if the code cannot be read.
+    /// `rsp`. Returns `rsp` for a jump, and if the code cannot be read.
     fn stack_before(&self, ip: Addr, rsp: u64) -> u64 {
         let mut bytes = [0; MAX_INSN_BYTES];
         let known = self.memory.read(ip, &mut bytes);

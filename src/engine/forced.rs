@@ -39,8 +39,8 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Notes that the thread is about to set its mask of signals by `rt_sigprocmask`, with these
-    /// registers. Ignores a call that will fail or change nothing.
+    /// Notes which of SIGTRAP and SIGSEGV a thread blocks after the `rt_sigprocmask` that it is
+    /// about to make, with these registers. Ignores a call that will fail or change nothing.
     pub fn note_sigprocmask(&self, thread: &mut TranslatedThread, registers: &Registers) {
         let Some(set) = self.word_at(registers.rsi).filter(|_| registers.r10 == SET_BYTES) else {
             return;
@@ -54,16 +54,18 @@ impl TranslatedProcess {
         thread.blocked = blocked & CACHE_SIGNALS;
     }
 
-    /// Notes that the thread is about to return from a handler by `rt_sigreturn`, with these
-    /// registers, which restores its mask of signals from the stack.
+    /// Notes which of SIGTRAP and SIGSEGV a thread blocks after the `rt_sigreturn` that it is about
+    /// to make, with these registers: that restores the mask of signals from the stack. Does
+    /// nothing if the stack cannot be read.
     pub fn note_sigreturn(&self, thread: &mut TranslatedThread, registers: &Registers) {
         if let Some(mask) = self.word_at(registers.rsp.wrapping_add(FRAME_MASK)) {
             thread.blocked = mask & CACHE_SIGNALS;
         }
     }
 
-    /// Notes that a thread is about to set its process's action for a signal by `rt_sigaction`,
-    /// with these registers. Ignores other signals than SIGTRAP and SIGSEGV.
+    /// Notes the action that a thread is about to set for its process by `rt_sigaction`, with these
+    /// registers. Ignores other signals than SIGTRAP and SIGSEGV, and calls that will fail or set
+    /// nothing.
     pub fn note_sigaction(&mut self, registers: &Registers) {
         let signal = Signo::try_from(registers.rdi).unwrap_or(0);
         let mut action = [0; ACTION_BYTES];

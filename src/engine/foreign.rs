@@ -20,7 +20,8 @@ pub(super) struct Foreign {
     closed: Vec<(AddrRange, Protection)>,
     /// The parts of closed ranges that are open for an access.
     open: Vec<AddrRange>,
-    /// True if there may be foreign mappings that are not closed.
+    /// True if there may be foreign mappings that are not closed, as after a change of the
+    /// mappings.
     is_stale: bool,
 }
 
@@ -41,8 +42,8 @@ impl Foreign {
         self.files.iter().any(|file| file.is_same_file(mapping))
     }
 
-    /// Notes that only this process writes the file of a mapping, which is no longer foreign. The
-    /// caller opens its closed ranges first.
+    /// Notes that only this process writes the file of a mapping, which is no longer foreign. Its
+    /// closed ranges stay noted, so the caller opens them first.
     pub(super) fn remove_file(&mut self, mapping: &Mapping) {
         self.files.retain(|file| !file.is_same_file(mapping));
     }
@@ -64,7 +65,7 @@ impl Foreign {
         shared && !execute && (read || write) && self.has_file(mapping)
     }
 
-    /// Returns true if all foreign memory is known to be closed.
+    /// Returns true if all foreign memory is known to be closed; also if there is none.
     pub(super) fn is_all_closed(&self) -> bool {
         !self.is_stale && self.open.is_empty()
     }
@@ -107,13 +108,15 @@ impl Foreign {
         Some((pages, protection))
     }
 
-    /// Returns the parts that are open for an access, and notes that they are closed again.
+    /// Removes and returns the parts that are open for an access: they are closed again, by the
+    /// caller.
     pub(super) fn take_open(&mut self) -> Vec<AddrRange> {
         std::mem::take(&mut self.open)
     }
 
-    /// Removes and returns the closed ranges that overlap `range`, each with the program's
-    /// protection.
+    /// Removes and returns the closed ranges that overlap `range`, each as a whole and with the
+    /// program's protection, which the caller sets. Parts of them that were open for an access are
+    /// forgotten, too.
     pub(super) fn take_closed(&mut self, range: AddrRange) -> Vec<(AddrRange, Protection)> {
         let gone = self.closed.extract_if(.., |(closed, _)| closed.overlaps(range));
         let gone: Vec<_> = gone.collect();

@@ -75,6 +75,7 @@ impl Gate {
         Ok(())
     }
 
+    /// Returns true if the page at the gate has the gate's contents.
     fn is_present(self, memory: &Memory) -> bool {
         page_words().all(|(offset, word)| {
             let mut bytes = [0; 8];

@@ -55,9 +55,9 @@ impl TranslatedProcess {
         }
     }
 
-    /// Translates code, unless it is translated already, and adds a zone to the cache if there is
-    /// no room. The caller takes note of the changes and calls [`Self::write_protect`] for the
-    /// pages before any thread executes the code.
+    /// Translates code, unless it is translated already. Adds a zone to the cache if there is no
+    /// room, and fails if it may not grow. The caller takes note of the changes and calls
+    /// [`Self::write_protect`] for the pages before any thread executes the code.
     pub fn translate(&mut self, tracee: Tracee, wanted: WantedCode) -> Result<Translation, Error> {
         let first_edge = self.translator.edge_count();
         let mut changes = Vec::new();
@@ -88,15 +88,16 @@ impl TranslatedProcess {
         }
     }
 
-    /// Returns the cache address at which a thread enters a superblock. After an indirect branch
-    /// this is the entry that loads RCX and RDX from their slots first.
+    /// Returns the cache address at which a thread enters a superblock; 0 for an unknown one. After
+    /// an indirect branch this is the entry that loads RCX and RDX from their slots first.
     fn entry_of(&self, superblock: u32, wanted: WantedCode) -> u64 {
         let is_indirect = matches!(wanted, WantedCode::Requested(request) if request.is_indirect());
         let entries = self.translator.superblock(superblock).map(|s| (s.accepted, s.body));
         entries.map_or(0, |(accepted, body)| if is_indirect { accepted } else { body })
     }
 
-    /// Adds a zone to the code cache, in reach of `near`. Fails if the cache may not grow.
+    /// Adds a zone to the code cache, in reach of `near`. Fails if the cache may not grow, or there
+    /// is no free place.
     fn add_zone(&mut self, tracee: Tracee, near: u64) -> Result<(), Error> {
         if !self.translator.may_add_zone(near) {
             return Err(no_room());
@@ -129,7 +130,8 @@ impl TranslatedProcess {
     }
 
     /// Write-protects a page, and lets threads stop before calls that write memory from now on.
-    /// Returns true if the program could write the page until now; if not, does nothing.
+    /// Returns true if the program could write the page until now. If not, or if the page is closed
+    /// foreign memory, does nothing.
     fn write_protect_page(&mut self, tracee: Tracee, page: u64) -> Result<bool, Error> {
         // Writes to closed memory are seen anyway.
         let is_closed = self.is_foreign(AddrRange::sized(Addr(page), PAGE_BYTES));
@@ -143,7 +145,7 @@ impl TranslatedProcess {
         Ok(true)
     }
 
-    /// Restores the program's permission to write a page.
+    /// Restores the program's permission to write a page. Does nothing if the page is not masked.
     fn unprotect(&mut self, tracee: Tracee, page: u64) -> Result<(), Error> {
         match self.space.protection(Addr(page)) {
             Some(protection) if self.space.unmask(page) => {
@@ -228,8 +230,8 @@ impl TranslatedProcess {
         self.pages.forget_stable(|page| !space.is_stable(page) || overlap_page(changed, page));
     }
 
-    /// Returns the code pages in `ranges` that can change, with their bytes at the last
-    /// translation.
+    /// Returns the code pages that can change, were translated from, and begin in one of `ranges`,
+    /// each with its bytes at the last translation.
     pub fn changing_code_in(&self, ranges: &[AddrRange]) -> Vec<CodeChange> {
         self.pages.changing_pages_in(ranges)
     }

@@ -28,7 +28,7 @@ const QUIET: [u64; 15] = [1, 3, 8, 18, 20, 24, 39, 44, 46, 186, 202, 233, 234, 6
 
 impl TranslatedProcess {
     /// Makes threads stop before each system call that may write memory, from now on. For a tracer
-    /// that then calls [`Self::unprotect_for_call`].
+    /// that then calls [`Self::unprotect_for_call`]. Does nothing if they do so already.
     pub(super) fn watch_kernel_writes(&mut self) {
         if self.watches_kernel_writes {
             return;

@@ -154,7 +154,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Makes threads stop before each system call from now on, for good.
+    /// Makes threads stop before each system call from now on, for good. Only where the code is
+    /// [`super::CodeKind::Logging`].
     pub fn stop_at_calls(&mut self) {
         self.stops_at_calls = true;
         self.update_logged_calls();
@@ -305,7 +306,8 @@ impl TranslatedProcess {
     }
 
     /// Returns the program's state before a call in whose place a thread has read the clock, if a
-    /// fault keeps it from storing the time. The call itself fails there.
+    /// fault keeps it from storing the time. The call itself fails there. `None` if the signal is
+    /// no fault, or the thread is elsewhere.
     pub(super) fn state_before_failed_store(
         &self,
         thread: &TranslatedThread,
@@ -320,7 +322,8 @@ impl TranslatedProcess {
         Ok(stores.then(|| self.state_at_call(thread, &registers)))
     }
 
-    /// Returns the clock-reading code whose part, as `part` returns it, contains `rip`.
+    /// Returns the clock-reading code whose part, as `part` returns it, contains `rip`; `None` if
+    /// there is none.
     fn clock_code(
         &self,
         part: impl Fn(&ClockCode) -> std::ops::Range<u64>,

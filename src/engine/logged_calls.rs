@@ -40,13 +40,13 @@ pub struct MadeCall<'a> {
 
 /// The process that wrote records: it resolves their references to its code and its memory.
 pub(super) trait RecordResolver {
-    /// Returns the address of the instruction before an edge.
+    /// Returns the address of the call whose record has this edge; 0 if the edge is unknown.
     fn address(&self, edge: u64) -> u64;
 
-    /// Returns the budget of a value of R11.
+    /// Returns the budget that is left at a value of R11.
     fn budget(&self, pointer: u64) -> u64;
 
-    /// Returns how many of these bytes of the process are the program's.
+    /// Returns how many of the bytes at `addr` come before the first one that is the tracer's own.
     fn visible_bytes(&self, addr: Addr, size_bytes: usize) -> usize;
 }
 
@@ -107,7 +107,7 @@ impl LoggedCalls {
         Some(Self { log, last: 0, before_last: 0, count: 1, ..*self })
     }
 
-    /// Returns all calls.
+    /// Returns all calls, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = MadeCall<'_>> {
         let mut rest = &self.log[..];
         std::iter::from_fn(move || {

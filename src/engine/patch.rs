@@ -12,6 +12,7 @@ const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
 #[derive(Debug)]
 #[must_use]
 pub struct Patch {
+    /// The address of the first overwritten byte.
     at: Addr,
     old: Vec<u8>,
 }

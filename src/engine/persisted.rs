@@ -41,7 +41,7 @@ impl TranslatedProcess {
 
     /// Returns bytes that are equal for two processes if one can use the persisted cache of the
     /// other, as far as that does not depend on the program's code: the translator's build and
-    /// settings. `None` if the code of this process cannot be persisted.
+    /// settings. `None` if the code of this process cannot be persisted, or the build is unknown.
     pub fn code_variant(&self) -> Option<Vec<u8>> {
         let variant = self.translator.variant()?;
         Some([build_id()?, variant.into_bytes()].concat())
@@ -110,6 +110,7 @@ impl TranslatedProcess {
 }
 
 /// Returns a description of the file of this build of the translator: no other build has the same.
+/// `None` if the file's metadata cannot be read.
 fn build_id() -> Option<Vec<u8>> {
     let file = fs::metadata("/proc/self/exe").ok()?;
     let facts = [

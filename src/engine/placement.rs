@@ -7,6 +7,8 @@ use crate::common::AddrRange;
 /// The lowest address that is used. It is above the kernel's limit (`vm.mmap_min_addr`), which is
 /// 64 KiB by default.
 const LOWEST: u64 = 0x10_0000;
+/// The end of the addresses that are used, which is that of a program's (`TASK_SIZE_MAX` of the
+/// kernel).
 const HIGHEST: u64 = 0x7fff_ffff_f000;
 /// All addresses are multiples of this, so that the kernel can use large pages.
 const ALIGNMENT: u64 = LARGE_PAGE_BYTES as u64;

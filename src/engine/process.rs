@@ -219,7 +219,7 @@ impl TranslatedProcess {
     }
 
     /// Sets the program's addresses at which threads leave the cache, before they execute the
-    /// instruction there. No thread may be in the cache.
+    /// instruction there, in place of those set before. No thread may be in the cache.
     pub fn set_stops(&mut self, stops: &BTreeSet<u64>) {
         self.translator.set_stops(stops);
     }
@@ -248,7 +248,7 @@ impl TranslatedProcess {
     }
 
     /// Returns the address of the SYSCALL instruction by which a thread is made to execute system
-    /// calls.
+    /// calls: the gate's, or that of the first zone.
     pub fn gadget(&self) -> Addr {
         let of_zone = || self.translator.zones().first().map_or(Addr(0), |zone| Addr(zone.gadget));
         self.window.gate.map_or_else(of_zone, Gate::entry)
@@ -313,8 +313,8 @@ impl TranslatedProcess {
         self.window.recycle_area(area, busy);
     }
 
-    /// Returns how many of the `size_bytes` bytes at `addr` come before the tracer's own memory;
-    /// all if there is none among them, whether they are mapped or not.
+    /// Returns how many of the `size_bytes` bytes at `addr` come before the first one that is the
+    /// tracer's own; all if there is none, whether they are mapped or not.
     pub fn visible_bytes(&self, addr: Addr, size_bytes: usize) -> usize {
         let wanted = AddrRange::sized(addr, size_bytes as u64);
         let hidden = self.space.hidden().iter().filter(|range| range.overlaps(wanted));
@@ -339,6 +339,7 @@ impl TranslatedProcess {
         self.actions = actions;
     }
 
+    /// Reads the 8-byte word of the process at an address; `None` if it cannot be read.
     pub(super) fn word_at(&self, at: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         (self.memory.read(Addr(at), &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
@@ -406,11 +407,14 @@ impl TranslatedProcess {
 /// A thread's request for code that has no superblock yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
+    /// The number of the edge at which the thread left its superblock, or [`slots::INDIRECT`].
     pub(super) number: u64,
+    /// The target, if the request is for that of an indirect branch.
     pub(super) target: u64,
 }
 
 impl Request {
+    /// Returns the program's address whose code the request asks for.
     pub(super) fn address(self, translator: &Translator<Arc<Shared>>) -> u64 {
         translator.requested_address(self.number, self.target)
     }

@@ -19,7 +19,8 @@ const RECORD_BYTES: u64 = EdgeKind::Direct.record_bytes() as u64;
 /// The limit of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RerunLimit {
-    /// Until this many records are written, or as many as a buffer holds, and one more.
+    /// Until this many records are written, or as many as a buffer holds if that is less, and one
+    /// more after them.
     Records(u64),
     /// Exactly as far as this bound, unless the superblock ends before.
     Bound(Bound),
@@ -31,6 +32,7 @@ pub struct Rerun {
     /// The records of the run's path: numbers of edges, 4 bytes each.
     pub records: Vec<u8>,
     /// The steps that were executed after the last record, and the address that is executed next.
+    /// `None` if all steps are recorded.
     pub partial: Option<(Vec<Step>, u64)>,
     /// The reason why the run ended.
     pub end: RerunEnd,

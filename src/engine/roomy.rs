@@ -25,6 +25,8 @@ pub(super) fn vector_with_room<T>() -> Vec<T> {
     vector
 }
 
+/// Returns an empty vector with room for items of this many bytes; without room if there is too
+/// little address space.
 fn with_room<T>(bytes: usize) -> Vec<T> {
     let mut vector = Vec::new();
     let _ = vector.try_reserve_exact(bytes / size_of::<T>().max(1));

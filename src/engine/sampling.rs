@@ -6,7 +6,7 @@ const MIN_MEAN_TICKS: u64 = 1 << 12;
 /// The largest mean distance of two samples, in ticks: a millisecond or two, of which a sample
 /// takes a hundredth.
 const MAX_MEAN_TICKS: u64 = 1 << 20;
-/// The mean ticks before the first sample.
+/// The mean distance, in ticks, to the first sample.
 const FIRST: u64 = 1 << 16;
 /// The factor of a linear congruential generator (Knuth, "MMIX").
 const FACTOR: u64 = 6_364_136_223_846_793_005;
@@ -16,6 +16,7 @@ const FACTOR: u64 = 6_364_136_223_846_793_005;
 pub(super) struct Sampling {
     /// The mean distance of two samples, in ticks.
     period: u64,
+    /// The state of the random number generator.
     random: u64,
 }
 
@@ -26,8 +27,8 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Returns the ticks to the next sample, a random number, so that no loop keeps in step with
-    /// samples.
+    /// Returns the ticks to the next sample: a random number around the mean distance, so that no
+    /// loop keeps in step with samples.
     pub(super) fn ticks_to_next(&mut self) -> u64 {
         self.random = self.random.wrapping_mul(FACTOR).wrapping_add(1);
         self.period / 2 + (self.random >> 32) % self.period

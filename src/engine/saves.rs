@@ -16,9 +16,9 @@ const LOW_HALF: u64 = u32::MAX as u64;
 
 impl TranslatedProcess {
     /// Completes each XSAVEC that saves SSE and at most AVX and AVX-512 state, from now on, as on a
-    /// processor with the components of `program`. `host` are those of this processor: if they
-    /// differ, translated code completes none, and each XSAVEC is executed in a step. To be called
-    /// before any code is translated.
+    /// processor with the components of `program`; none if that is `None`. `host` are those of this
+    /// processor: if they differ, translated code completes none, and each XSAVEC is executed in a
+    /// step. To be called before any code is translated.
     pub fn complete_saves(&mut self, program: Option<Components>, host: Option<Components>) {
         self.saves = program;
         if let Some(components) = program.filter(|_| program == host) {
@@ -72,7 +72,8 @@ impl TranslatedProcess {
         Ok(stepped)
     }
 
-    /// Completes the area of an XSAVEC, which wrote to these ranges.
+    /// Completes the area of an XSAVEC, which wrote to these ranges. Does nothing if the area
+    /// cannot be read.
     fn complete(
         &mut self,
         thread: &TranslatedThread,

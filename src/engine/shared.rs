@@ -67,8 +67,9 @@ impl Shared {
         Ok(Arc::new(shared))
     }
 
-    /// Asks the kernel, once, to make a large page of the small ones around the byte before `end`,
-    /// which was written, if enough of them are used or those before are one.
+    /// Asks the kernel to make a large page of the small ones around the byte before `end`, which
+    /// was just written. Asks once for each, and only if enough of it is used or the large page
+    /// before it was asked for. The tables' pages stay small.
     fn ask_for_large_page(&self, end: u64) {
         let Some(last) = usize::try_from(end).ok().and_then(|end| end.checked_sub(1)) else {
             return;
@@ -98,7 +99,8 @@ impl Shared {
         unsafe { self.start.as_ptr().add(offset) }
     }
 
-    /// Returns the 8-byte word at an offset, a multiple of 8.
+    /// Returns the 8-byte word at an offset, a multiple of 8, for atomic accesses. Panics if it is
+    /// outside the memory.
     pub(super) fn word(&self, offset: u64) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8));
         // SAFETY: inside the mapping, which is page-aligned and as long-lived as `self`, at a
@@ -106,10 +108,12 @@ impl Shared {
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
     }
 
+    /// Returns the 8-byte word at an offset, a multiple of 8.
     pub fn load(&self, offset: u64) -> u64 {
         self.word(offset).load(Ordering::Acquire)
     }
 
+    /// Sets the 8-byte word at an offset, a multiple of 8.
     pub fn store(&self, offset: u64, value: u64) {
         self.word(offset).store(value, Ordering::Release);
     }

@@ -98,7 +98,7 @@ impl SignalStop {
     }
 }
 
-/// Returns true for a SIGTRAP that came since a debug register's address was accessed.
+/// Returns true for a SIGTRAP that reports an access to a debug register's address.
 pub(super) fn is_watchpoint_trap(info: &SiginfoBytes) -> bool {
     siginfo::signal_of(info) == libc::SIGTRAP && siginfo::code_of(info) == TRAP_HWBKPT
 }

@@ -41,7 +41,8 @@ pub struct TranslatedThread {
 
 impl TranslatedThread {
     /// Returns the record of an existing, stopped thread, which is at `place` and gets this area.
-    /// Reads its mask of signals, and its GS base if it is in the program.
+    /// Reads its mask of signals, and its GS base if it is in the program; 0 for what cannot be
+    /// read.
     pub fn new(tid: Tid, pid: Pid, (area, busy): (Area, Arc<BusyBuffers>), place: Place) -> Self {
         let tracee = Tracee(tid);
         let blocked = tracee.signal_mask().unwrap_or(0) & CACHE_SIGNALS;
@@ -96,7 +97,8 @@ impl TranslatedThread {
         self.tracee.set_registers(&self.own_registers(registers))
     }
 
-    /// Reads the thread's mask of signals from the kernel again, after it entered a handler.
+    /// Reads from the kernel again which of SIGTRAP and SIGSEGV the thread blocks, after it entered
+    /// a handler.
     pub fn reread_signal_mask(&mut self) -> Result<(), Error> {
         self.blocked = self.tracee.signal_mask()? & CACHE_SIGNALS;
         Ok(())

@@ -22,7 +22,8 @@ pub const fn vsyscall_at(ip: Addr) -> Option<u64> {
 
 /// Makes the vsyscall at whose entry a thread is stopped, through the SYSCALL instruction at
 /// `gadget`, and moves the thread to the call's return address, which this returns. Returns `None`,
-/// with the thread unmoved, if it is at no vsyscall, or if the call faults, as it would natively.
+/// with the thread unmoved, if it is at no vsyscall, if its process has no vsyscall page, or if the
+/// call faults, as it would natively.
 pub fn make_vsyscall(
     tracee: Tracee,
     memory: &Memory,

@@ -71,6 +71,7 @@ pub(super) struct Window {
     spare: Vec<(Area, Arc<BusyBuffers>)>,
     /// The number of threads that are about to be created, each of which needs an area.
     promised: usize,
+    /// Bytes of each trace buffer of an area.
     pub(super) buffer_bytes: u64,
     /// Ranges where nothing may be placed, though nothing is mapped there yet.
     reserved: Vec<AddrRange>,
@@ -214,8 +215,8 @@ impl Window {
         Ok(())
     }
 
-    /// Maps a zone of the code cache near `near`. Returns its address, and its offset in the shared
-    /// memory.
+    /// Maps a zone of the code cache in reach of `near`. Returns its address, and its offset in the
+    /// shared memory. Fails if there is no free place.
     pub(super) fn map_zone_near(
         &mut self,
         tracee: Tracee,
@@ -229,7 +230,8 @@ impl Window {
         Ok((base, offset))
     }
 
-    /// Maps a zone of the code cache at an address. Returns its offset in the shared memory.
+    /// Maps a zone of the code cache at an address. Returns its offset in the shared memory. Fails
+    /// if the place is not free, or may not be used.
     pub(super) fn map_zone_at(
         &mut self,
         tracee: Tracee,
@@ -343,7 +345,7 @@ impl Window {
         self.promised = self.promised.saturating_sub(1);
     }
 
-    /// Keeps the area of an ended thread for a later one.
+    /// Keeps the area of an ended thread for a later one, without its last request.
     pub(super) fn recycle_area(&mut self, area: Area, busy: Arc<BusyBuffers>) {
         self.shared.store(area.slot(slots::REQUEST), 0);
         self.spare.insert(0, (area, busy));
