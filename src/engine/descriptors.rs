@@ -6,16 +6,16 @@ use super::window::DESCRIPTORS_OFFSET;
 use crate::translate::{CacheMemory, DESCRIPTOR_COUNT, DescriptorClass};
 
 impl TranslatedProcess {
-    /// Returns false if the caller should find out the class of a descriptor and note it. Returns
-    /// true if the class is known, if the number is too large to be noted, or if the class is not
+    /// Returns true if the caller should find out the class of a descriptor and note it. Returns
+    /// false if the class is known, if the number is too large to be noted, or if no class is
     /// needed, since no calls are made in the cache.
-    pub fn knows_descriptor(&self, fd: u64) -> bool {
+    pub fn needs_descriptor_class(&self, fd: u64) -> bool {
         if !has_entry(fd) || self.stops_at_calls || self.has_foreign() {
-            return true;
+            return false;
         }
         let mut class = [0];
         self.window.shared.read(DESCRIPTORS_OFFSET + fd, &mut class);
-        class != [DescriptorClass::Unknown as u8]
+        class == [DescriptorClass::Unknown as u8]
     }
 
     /// Notes the class of a descriptor, unless its number is too large. The class is forgotten

@@ -55,7 +55,7 @@ pub enum Emulated {
     /// An instruction of the glue cannot be executed: it would fault, mostly because the next
     /// record, at R11, does not fit the thread's buffer, which the caller checks. The registers are
     /// those before it.
-    Full,
+    Faults,
     /// The program's state is not known: the thread was elsewhere, or damaged its memory.
     Unknown,
 }
@@ -222,7 +222,7 @@ impl TranslatedProcess {
                 gs_base: registers.gs_base,
             };
             if !glue.step(&self.memory, tsc()) {
-                return Emulated::Full;
+                return Emulated::Faults;
             }
             *registers = Registers {
                 rip: glue.rip,

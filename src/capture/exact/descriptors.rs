@@ -97,7 +97,7 @@ impl Process {
     /// Determines the class of a descriptor and notes it in the engine, if it is not known. Notes
     /// none for a descriptor that is not open.
     fn learn_descriptor(&mut self, fd: u64) {
-        if self.engine.knows_descriptor(fd) {
+        if !self.engine.needs_descriptor_class(fd) {
             return;
         }
         let Ok(file) = self.metadata_of(fd) else { return };
@@ -115,7 +115,7 @@ impl Process {
     /// flags alone: no other descriptor refers to it.
     fn learn_accepted(&mut self, result: i64, flags: u64) {
         let fd = u64::try_from(result).ok();
-        if let Some(fd) = fd.filter(|fd| !self.engine.knows_descriptor(*fd)) {
+        if let Some(fd) = fd.filter(|fd| self.engine.needs_descriptor_class(*fd)) {
             let waits = flags & NONBLOCK == 0;
             let class = if waits { DescriptorClass::Waits } else { DescriptorClass::Free };
             self.engine.note_descriptor(fd, class);

@@ -88,10 +88,10 @@ impl Process {
             let tsc = || now().0;
             match self.engine.emulate_to_exact(&thread.translated, &mut registers, tsc) {
                 Emulated::Exact(exact) => return Some(*exact),
-                Emulated::Full if thread.lane.is_full_at(registers.r11) => {
+                Emulated::Faults if thread.lane.is_full_at(registers.r11) => {
                     registers.r11 = self.move_record_to_next_buffer(thread, registers.r11);
                 }
-                Emulated::Full | Emulated::Unknown => return None,
+                Emulated::Faults | Emulated::Unknown => return None,
             }
         }
     }
