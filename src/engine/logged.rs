@@ -228,13 +228,16 @@ impl TranslatedProcess {
             return Some(self.state_at_call(thread, &before));
         }
         let log = self.log_code_at(registers.rip)?;
+        // The probes use these registers. The record has the program's values.
         if (log.probes.0..log.probes.1).contains(&registers.rip) {
             let Registers { r10, rax, rdx, .. } = self.recorded_registers(thread)?;
             return Some(self.state_at_call(thread, &Registers { r10, rax, rdx, ..*registers }));
         }
+        // Up to the SYSCALL, the code changes only RCX and R11, which are in their slots.
         if registers.rip <= log.syscall {
             return Some(self.state_at_call(thread, registers));
         }
+        // After the SYSCALL, the call is undone only if the kernel would make it again.
         let is_in_call =
             registers.rip == log.syscall + LOG_INSN_BYTES && registers.orig_rax.cast_signed() >= 0;
         let restarts = ERESTART_RESTARTBLOCK..=ERESTARTSYS;

@@ -121,6 +121,8 @@ impl TranslatedProcess {
         let info = thread.tracee.signal_info()?;
         let code = match (signal, phase) {
             _ if !thread.hides_forced_signal(&info) => siginfo::code_of(&info),
+            // The kernel reported the program's signal in place of the cache's. A fault is
+            // repeated; a trap is taken for the one that this phase ends with.
             (libc::SIGSEGV, _) => return Ok(SignalStop::HiddenFault),
             (_, Phase::Runs) => SI_KERNEL,
             _ => TRAP_TRACE,
