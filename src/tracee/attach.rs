@@ -9,8 +9,9 @@ use crate::common::{Pid, Tid};
 use nix::errno::Errno;
 use std::collections::BTreeSet;
 
-/// Attaches to a process and stops all its threads, which it returns. Blocks until they are
-/// stopped. Delivers the signals that arrive until then. If it fails, leaves no thread attached.
+/// Attaches to a process and stops all its threads, which it returns in the order of their numbers.
+/// Blocks until they are stopped. Delivers the signals that arrive until then. If it fails, leaves
+/// no thread attached.
 pub fn attach(pid: Pid) -> Result<Vec<Tid>, Error> {
     check_attachable(pid)?;
     let mut attached = AttachInProgress::new(pid, None);
@@ -24,8 +25,9 @@ pub fn attach(pid: Pid) -> Result<Vec<Tid>, Error> {
     }
 }
 
-/// Attaches to one thread of a process, and blocks until it is stopped. Leaves alone the other
-/// threads, and those that it creates.
+/// Attaches to one thread of a process, and blocks until it is stopped. Delivers the signals that
+/// arrive until then. Leaves alone the other threads, and those that it creates. If it fails, the
+/// thread is not attached.
 pub fn attach_thread(pid: Pid, tid: Tid) -> Result<(), Error> {
     check_attachable(Pid(tid.0))?;
     let mut attached = AttachInProgress::new(pid, Some(tid));
@@ -41,7 +43,7 @@ pub fn attach_thread(pid: Pid, tid: Tid) -> Result<(), Error> {
 }
 
 /// Detaches from all threads of a process that the calling thread still traces, whether stopped or
-/// running. They run on.
+/// running. They run on. Ignores failures.
 pub fn detach_process(pid: Pid) {
     // Includes the first thread even if `/proc` lists none.
     let tids: BTreeSet<Tid> = threads(pid).into_iter().chain([Tid(pid.0)]).collect();
@@ -109,12 +111,13 @@ impl AttachInProgress {
         Self { pid, only, seized: BTreeSet::new(), stopped: BTreeSet::new() }
     }
 
+    /// Returns true if the thread is one to attach to.
     fn is_wanted(&self, tid: Tid) -> bool {
         self.only.is_none_or(|only| only == tid)
     }
 
-    /// Attaches to the threads and stops them, until there are no new ones: a thread may create
-    /// others before it stops.
+    /// Attaches to the wanted threads and stops them, until there are no new ones: a thread may
+    /// create others before it stops. Succeeds with none if all are gone.
     fn stop_all(&mut self) -> Result<(), Error> {
         loop {
             let is_new = |tid: &Tid| self.is_wanted(*tid) && !self.seized.contains(tid);

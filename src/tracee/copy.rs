@@ -33,7 +33,8 @@ impl Tracee {
     /// Makes the only thread of a stopped process copy the process with clone(2), by the SYSCALL
     /// instruction at `gadget`. Returns the copy: it is traced, is stopped where this process is,
     /// and has the same registers and signal mask. To copy AMX tiles, `gadget` must be the page of
-    /// [`start_empty`]. During the call, all signals are blocked.
+    /// [`start_empty`]. During the call, all signals are blocked. If the thread ends or a request
+    /// fails, its registers and mask stay those of the call.
     pub fn copy_process(self, gadget: Addr) -> Result<Pid, Error> {
         let registers = self.registers()?;
         let mask = self.signal_mask()?;
@@ -88,7 +89,8 @@ impl Tracee {
 /// Starts a process with nothing in it but one page, and returns the process and the page. The page
 /// begins with a SYSCALL instruction (a *gadget*), at which the process is stopped. It also
 /// contains the code for AMX tiles, and overlaps none of `reserved`. The process is traced, and has
-/// no open files and no terminal. It keeps this process's ignored and blocked signals.
+/// no open files and no terminal. It keeps this process's ignored and blocked signals. If it fails,
+/// no process is left.
 pub fn start_empty(reserved: &[AddrRange]) -> Result<(Pid, Addr), Error> {
     // SAFETY: the child makes one system call, again and again.
     let pid = match unsafe { fork() }.map_err(|errno| Error::System { call: "fork", errno })? {
@@ -165,7 +167,8 @@ fn stop_in_pause(tracee: Tracee, memory: &Memory) -> Result<Addr, Error> {
     Err(Error::System { call: "pause", errno: Errno::ETIMEDOUT })
 }
 
-/// Returns the address of a SYSCALL instruction right before `ip`, or at most 63 bytes after it.
+/// Returns the address of a SYSCALL instruction right before `ip`, or at most 63 bytes after it;
+/// `None` if there is none.
 fn syscall_near(memory: &Memory, ip: u64) -> Option<Addr> {
     const REACH_BYTES: u64 = 64;
     let candidates = [ip.wrapping_sub(SYSCALL_BYTES)].into_iter().chain(ip..ip + REACH_BYTES);
@@ -175,8 +178,8 @@ fn syscall_near(memory: &Memory, ip: u64) -> Option<Addr> {
     })
 }
 
-/// Returns the first page that overlaps no range of `taken`. Tries addresses in large steps, so it
-/// may miss a free page.
+/// Returns the first page that overlaps no range of `taken`; `None` if there is none. Tries
+/// addresses in large steps, so it may miss a free page.
 fn free_page(taken: &[AddrRange]) -> Option<Addr> {
     const FIRST: u64 = 0x1000_0000_0000;
     const STEP: usize = 0x40_0000_0000;

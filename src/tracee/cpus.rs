@@ -20,7 +20,7 @@ impl Cpus {
         cpus.map(Self).map_err(|errno| Error::System { call: "sched_getaffinity", errno })
     }
 
-    /// Returns the CPU that the calling thread runs on, as a set of one.
+    /// Returns the CPU that the calling thread runs on at the moment, as a set of one.
     pub fn current() -> Result<Self, Error> {
         let mut set = CpuSet::new();
         let current = sched_getcpu().and_then(|cpu| set.set(cpu));

@@ -1,5 +1,6 @@
 //! Watches memory with the CPU's debug registers (SDM volume 3, "Debug Registers"). They report
-//! accesses by any code.
+//! accesses by any code. Each of four registers watches an aligned range of at most 8 bytes, so a
+//! watch may need several.
 
 use super::error::Error;
 use super::ptrace::Tracee;
@@ -7,7 +8,9 @@ use crate::common::Addr;
 
 /// The number of debug registers that hold an address: DR0 to DR3.
 const SLOTS: usize = 4;
+/// The number of DR6, in which the CPU reports hits.
 const STATUS: usize = 6;
+/// The number of DR7, which enables the registers.
 const CONTROL: usize = 7;
 /// The widest range that one register watches.
 const WIDEST_BYTES: u64 = 8;
@@ -26,7 +29,9 @@ pub struct Watch {
 /// The range that one debug register watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
+    /// The address of the range, a multiple of its size.
     addr: u64,
+    /// 1, 2, 4 or 8.
     size_bytes: u64,
     /// The address of the watch that it is part of.
     watch_addr: Addr,
@@ -55,7 +60,8 @@ pub fn slots(watches: &[Watch]) -> Vec<Slot> {
     slots
 }
 
-/// Returns DR7: each register's enable bit, kind of access and width.
+/// Returns the value of DR7 for these ranges, at most four: each register's enable bit, kind of
+/// access and width.
 fn control(slots: &[Slot]) -> u64 {
     let one = |(index, slot): (usize, &Slot)| {
         let access: u64 = if slot.reads { 0b11 } else { 0b01 };
@@ -76,7 +82,8 @@ fn control(slots: &[Slot]) -> u64 {
 pub struct Watched(Vec<Slot>);
 
 impl Watched {
-    /// Watches these ranges (at most four) and no others. Does nothing if they are watched already.
+    /// Watches these ranges (at most four) and no others. Does nothing if exactly these are watched
+    /// already.
     pub fn set(&mut self, tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
         if self.0 != slots {
             write_slots(tracee, slots)?;
@@ -85,8 +92,8 @@ impl Watched {
         Ok(())
     }
 
-    /// Disables the debug registers, before the thread is detached from, which the kernel does not
-    /// do. Does nothing if no range is watched.
+    /// Disables the debug registers, before the thread is detached from: the kernel does not do
+    /// that. Does nothing if no range is watched.
     pub fn end(&self, tracee: Tracee) -> Result<(), Error> {
         if self.0.is_empty() { Ok(()) } else { clear(tracee) }
     }
@@ -103,8 +110,8 @@ impl Watched {
         Ok(self.take_hits(tracee)?.first().map(|hit| hit.addr))
     }
 
-    /// Returns the watches that were hit since the last call, and clears the hits in the thread's
-    /// DR6. A watch of several registers can be there more than once.
+    /// Returns the watches that were hit since the last call, by debug register, and clears the
+    /// hits in the thread's DR6. A watch of several registers can be there more than once.
     pub fn take_hits(&self, tracee: Tracee) -> Result<Vec<Hit>, Error> {
         if self.0.is_empty() {
             return Ok(Vec::new());

@@ -45,8 +45,8 @@ struct Prepared {
 
 impl Launch<'_> {
     /// Starts the program, traced by the calling thread, and blocks until it is stopped at its
-    /// first instruction (that of its dynamic loader, if it has one). If the kernel refuses to
-    /// trace or execute it, no process is left.
+    /// first instruction (that of its dynamic loader, if it has one). SIGPIPE has its default
+    /// action there. If the kernel refuses to trace or execute it, no process is left.
     pub fn start(&self) -> Result<Pid, Error> {
         let prepared = self.prepare()?;
         let (go_read, go_write) = pipe()?;
@@ -140,7 +140,8 @@ pub fn kill_and_reap(pid: Pid) {
     }
 }
 
-/// Returns true if a process is a child of this one, or traced by it, and not reaped.
+/// Returns true if a process, running or ended, is a child of this one or traced by it, and not
+/// reaped.
 fn is_unreaped(pid: Pid) -> bool {
     let number = libc::id_t::try_from(pid.0).unwrap_or(0);
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
@@ -154,7 +155,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
     pipe2(OFlag::O_CLOEXEC).map_err(|errno| Error::System { call: "pipe2", errno })
 }
 
-/// Returns true if the pipe has data to read without blocking.
+/// Returns true if the pipe has data to read now. Does not block.
 fn has_data(pipe: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
     let ready = poll(&mut fds, PollTimeout::ZERO);

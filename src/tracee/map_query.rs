@@ -45,8 +45,8 @@ struct Query {
 pub struct MapQuery(File);
 
 impl MapQuery {
-    /// Opens the file of the mappings; `None` if that fails. If the kernel answers no queries, each
-    /// query fails.
+    /// Opens the file of the mappings; `None` if that fails, as for a process that has ended. If
+    /// the kernel answers no queries, each query fails.
     pub fn open(pid: Pid) -> Option<Self> {
         File::open(format!("/proc/{pid}/maps")).ok().map(Self)
     }

@@ -21,7 +21,8 @@ impl Memory {
         Ok(Self { file: file.map_err(|error| Error::Proc { path, error })? })
     }
 
-    /// Reads up to the first unreadable byte. Returns the number of bytes read.
+    /// Fills `buf` from the memory at `addr`, up to the first byte that cannot be read. Returns the
+    /// number of bytes read, 0 if there are none or the process has ended.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         let mut done = 0;
         while done < buf.len() {

@@ -108,8 +108,9 @@ impl PageMap {
         Some(touched)
     }
 
-    /// Reads the entry of each page, where [`Self::scan`] is not available. Entries do not show the
-    /// kernel's page of zeros. So memory without a file that was only read counts as private.
+    /// Reads the entry of each whole page, where [`Self::scan`] is not available; `None` if that
+    /// fails. Entries do not show the kernel's page of zeros, so memory without a file that was
+    /// only read counts as private.
     fn read(&self, range: AddrRange) -> Option<Vec<(AddrRange, PageState)>> {
         const FILE_BIT: u64 = 1 << 61;
         const IS_TOUCHED: u64 = 3 << 62;

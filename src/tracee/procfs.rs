@@ -39,6 +39,7 @@ pub fn undumped_mappings(pid: Pid) -> Vec<u64> {
     undumped_of(&String::from_utf8_lossy(&text))
 }
 
+/// Returns the start addresses of the mappings with the flag `dd` in a text of `smaps`.
 fn undumped_of(smaps: &str) -> Vec<u64> {
     let mut start = None;
     let mut found = Vec::new();
@@ -59,8 +60,8 @@ pub fn comm(pid: Pid, tid: Tid) -> String {
     fs::read(path).map_or_else(|_| String::new(), |b| String::from_utf8_lossy(&b).trim().to_owned())
 }
 
-/// Returns the arguments of a process (`argv`), beginning with its own name; one empty string if
-/// they are unknown.
+/// Returns the arguments of a process (`argv`), as it may have overwritten them, beginning with its
+/// own name; one empty string if they are unknown.
 pub fn command_line(pid: Pid) -> Vec<OsString> {
     let line = fs::read(live_thread_dir(pid).join("cmdline")).unwrap_or_default();
     let line = line.strip_suffix(&[0]).unwrap_or(&line);
@@ -76,7 +77,8 @@ pub struct Dispositions {
     pub ignored: u64,
 }
 
-/// Reads the signal dispositions of the thread's process (proc(5), "status").
+/// Reads the signal dispositions of the thread's process (proc(5), "status"). Fails if the thread
+/// is gone.
 pub fn dispositions(tid: Tid) -> Result<Dispositions, Error> {
     let path = format!("/proc/{tid}/status");
     let text = read_text(&path)?;
@@ -92,7 +94,7 @@ pub struct Signals {
     pub blocked: u64,
 }
 
-/// Reads a thread's pending and blocked signals (proc(5), "status").
+/// Reads a thread's pending and blocked signals (proc(5), "status"). Fails if the thread is gone.
 pub fn signals(pid: Pid, tid: Tid) -> Result<Signals, Error> {
     let path = format!("/proc/{pid}/task/{tid}/status");
     let text = read_text(&path)?;
@@ -101,7 +103,7 @@ pub fn signals(pid: Pid, tid: Tid) -> Result<Signals, Error> {
 }
 
 /// Returns true if a fatal signal is ending a thread (`PF_SIGNALED`; proc(5), "flags" of stat);
-/// false if the thread is gone.
+/// false if none is, or the thread is gone.
 pub fn is_being_killed(pid: Pid, tid: Tid) -> bool {
     const PF_SIGNALED: u64 = 0x400;
     // The index of the flags after the name.
@@ -144,7 +146,8 @@ pub fn auxv_value(vector: &[u8], kind: u64) -> Option<u64> {
     Some(value).filter(|value| *value != 0)
 }
 
-/// Returns the path of the file that the process executes (`/proc/PID/exe`).
+/// Returns the path of the file that the process executes (`/proc/PID/exe`). It ends in `
+/// (deleted)` if the file was deleted.
 pub fn executable(pid: Pid) -> Result<PathBuf, Error> {
     let path = live_thread_dir(pid).join("exe");
     fs::read_link(&path).map_err(|error| Error::Proc { path, error })
@@ -192,7 +195,7 @@ pub fn process_status(pid: Pid) -> Option<ProcessStatus> {
 }
 
 /// Returns true if a process has more seccomp filters than `other`: it installed some itself. Both
-/// may have those of their container, for instance.
+/// may have those of their container, for instance. A process that is gone counts as having none.
 pub fn has_more_filters(pid: Pid, other: Pid) -> bool {
     let filters = |pid| process_status(pid).map_or(0, |state| state.filters);
     filters(pid) > filters(other)
@@ -240,6 +243,7 @@ pub fn kernel_work(pid: Pid) -> Option<KernelWork> {
     work_of(&text, u64::try_from(ticks_per_second).ok().filter(|ticks| *ticks > 0)?)
 }
 
+/// Parses the kernel's work from the text of a stat file; `None` if a field is missing.
 fn work_of(stat: &str, ticks_per_second: u64) -> Option<KernelWork> {
     // The indexes of `minflt` and `stime` in the fields after the name.
     const MINOR_FAULTS: usize = 7;
@@ -251,7 +255,7 @@ fn work_of(stat: &str, ticks_per_second: u64) -> Option<KernelWork> {
     Some(KernelWork { faults: field(MINOR_FAULTS)?, time })
 }
 
-/// Returns true if the calling thread traces the given thread.
+/// Returns true if the calling thread traces the given thread; false if that is gone.
 pub fn is_traced_here(tid: Tid) -> bool {
     let tracer = nix::unistd::gettid().as_raw();
     process_status(Pid(tid.0)).is_some_and(|state| state.tracer == tracer)
@@ -273,7 +277,7 @@ pub fn current_call(pid: Pid, tid: Tid) -> Option<u64> {
     None
 }
 
-/// Returns the threads of a process; empty if it is gone.
+/// Returns the threads of a process, in no certain order; empty if it is gone.
 pub fn threads(pid: Pid) -> Vec<Tid> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Tid)).collect()

@@ -72,8 +72,9 @@ const INTERPRETERS_LIMIT: usize = 5;
 /// Bytes of a file in which execve(2) looks for a script's first line (`BINPRM_BUF_SIZE`).
 const HEAD_BYTES: u64 = 256;
 
-/// Returns the absolute path of the program that a shell would run for `name`, if it can be
-/// recorded. For a script, the kernel runs its interpreter; see [`image_of`].
+/// Returns the absolute path of the program that a shell would run for `name`, or the reason why it
+/// cannot be recorded. Symbolic links stay as they are. For a script, the kernel runs its
+/// interpreter; see [`image_of`].
 pub fn resolve(name: &OsStr) -> Result<PathBuf, ProgramError> {
     let found = find_in_path(name)?;
     check(&found, INTERPRETERS_LIMIT)?;
@@ -82,7 +83,8 @@ pub fn resolve(name: &OsStr) -> Result<PathBuf, ProgramError> {
 }
 
 /// Returns the ELF file that the kernel runs for a program: the file itself or, for a script, its
-/// interpreter.
+/// interpreter. Follows as many interpreters as the kernel does. A file that cannot be read counts
+/// as ELF.
 pub fn image_of(program: &Path) -> PathBuf {
     let mut image = program.to_owned();
     for _ in 0..INTERPRETERS_LIMIT {
@@ -132,8 +134,9 @@ fn interpreter(head: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(words.next()?)))
 }
 
-/// Finds the file that a shell would execute: in `PATH`, or as a path if the name contains a slash.
-/// A path may be any file that exists.
+/// Finds the file that a shell would execute: the first executable one in `PATH`, or a path if the
+/// name contains a slash, which may be any file that exists. Without `PATH`, searches `/bin` and
+/// `/usr/bin`.
 fn find_in_path(name: &OsStr) -> Result<PathBuf, ProgramError> {
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);

@@ -30,6 +30,7 @@ pub struct Rseq {
     pub size_bytes: u32,
     /// The value in front of each abort handler.
     pub signature: u32,
+    /// 0: the kernel reports no flags.
     flags: u32,
     padding: u32,
 }
@@ -109,8 +110,8 @@ impl Tracee {
         self.request("DETACH", libc::PTRACE_DETACH, 0, signal_argument(signal))
     }
 
-    /// Returns the message of the last ptrace event: the number of the new thread or process, or an
-    /// exit status as wait(2) reports it.
+    /// Returns the message of the last ptrace event: the number of the new thread or process, an
+    /// exit status as wait(2) reports it, or after an exec the thread's former number.
     pub fn event_message(self) -> Result<u64, Error> {
         let mut message: libc::c_ulong = 0;
         let at = &raw mut message;
@@ -168,7 +169,7 @@ impl Tracee {
     }
 
     /// Returns true if a SIGTRAP of the stopped thread is pending and not blocked: its trap
-    /// occurred together with the event that stopped the thread.
+    /// occurred together with the event that stopped the thread. False if that cannot be read.
     pub fn has_pending_trap(self, pid: Pid) -> bool {
         let is_pending = |now: Signals| now.pending & !now.blocked & TRAP_BIT != 0;
         signals(pid, self.0).is_ok_and(is_pending)
@@ -312,8 +313,8 @@ impl Tracee {
         Ok(bytes)
     }
 
-    /// Returns debug register `number` (SDM volume 3, "Debug Registers"), as the kernel keeps it
-    /// for the thread.
+    /// Returns debug register `number`, from 0 to 7 (SDM volume 3, "Debug Registers"), as the
+    /// kernel keeps it for the thread.
     pub fn debug_register(self, number: usize) -> Result<u64, Error> {
         Errno::clear();
         let offset = debug_register_offset(number);
@@ -344,7 +345,7 @@ impl Tracee {
     }
 
     /// Returns the restartable sequences that the thread registered with the kernel (rseq(2)), if
-    /// any.
+    /// any. Fails where the kernel does not report them, before Linux 5.13.
     pub fn rseq(self) -> Result<Option<Rseq>, Error> {
         /// `PTRACE_GET_RSEQ_CONFIGURATION` (include/uapi/linux/ptrace.h).
         const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
@@ -354,8 +355,8 @@ impl Tracee {
         Ok((rseq.addr != 0).then_some(rseq))
     }
 
-    /// Returns the head of the list of the thread's robust futexes, if it has one
-    /// (`get_robust_list(2)`).
+    /// Returns the head of the list of the thread's robust futexes (`get_robust_list(2)`); `None`
+    /// if it has none or the kernel does not return it.
     pub fn robust_list(self) -> Option<Addr> {
         let (mut head, mut size) = (0_u64, 0_usize);
         // SAFETY: the call writes these two numbers.
@@ -365,7 +366,7 @@ impl Tracee {
         (asked == 0 && head != 0).then_some(Addr(head))
     }
 
-    /// Kills a process (SIGKILL).
+    /// Kills a process (SIGKILL). Does nothing if it is gone.
     pub fn kill_process(pid: Pid) {
         // SAFETY: kill(2) touches no memory. It is no error if the process is already gone.
         unsafe { libc::kill(pid.0, libc::SIGKILL) };

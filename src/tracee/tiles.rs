@@ -40,7 +40,8 @@ pub(super) const TILES_OFFSET: u64 = 16;
 
 impl Tracee {
     /// Sets the extended state, in the layout of XSAVE, of the only thread of a process that began
-    /// empty, with the page that [`super::start_empty`] returned.
+    /// empty, with the page that [`super::start_empty`] returned. If the state has tiles and the
+    /// kernel has no room for them yet, first makes the thread use tiles.
     pub fn set_extended_state(self, page: Addr, area: &[u8]) -> Result<(), Error> {
         let set = self.set_register_set(NT_X86_XSTATE, area);
         if set.is_ok() || !has_tiles(area) {
@@ -50,7 +51,8 @@ impl Tracee {
         self.set_register_set(NT_X86_XSTATE, area)
     }
 
-    /// Copies a thread's tiles, if it uses them, to `to`, the thread of a copy of its process.
+    /// Copies a thread's tiles, if it uses them, to `to`, the thread of a copy of its process. Does
+    /// nothing if its extended state cannot be read.
     pub(super) fn copy_tiles(self, to: Self, page: Addr) -> Result<(), Error> {
         match self.register_set(NT_X86_XSTATE) {
             Ok(area) if has_tiles(&area) => to.set_extended_state(page, &area),
@@ -72,6 +74,7 @@ impl Tracee {
     }
 }
 
+/// Returns true if an XSAVE area has tiles that are not in their initial state.
 fn has_tiles(area: &[u8]) -> bool {
     let in_use = area.get(XSTATE_BV..).and_then(<[u8]>::first_chunk).copied();
     in_use.map_or(0, u64::from_le_bytes) >> XFEATURE_XTILEDATA & 1 != 0

@@ -44,7 +44,7 @@ fn end_step_series(tracee: Tracee) -> Result<Option<Stop>, Error> {
 }
 
 /// Clears the trap flag in the flags that a step of PUSHF pushed, unless the program itself has set
-/// it. `registers` are those after the step.
+/// it, as `registers`, those after the step, show.
 fn hide_on_stack(registers: &Registers, memory: &Memory) {
     let at = Addr(registers.rsp.wrapping_add(1));
     let mut byte = [0];

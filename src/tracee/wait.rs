@@ -15,8 +15,9 @@ use nix::unistd::gettid;
 /// threads wait for their own.
 const OWN: libc::c_int = libc::__WNOTHREAD;
 
-/// Waits for a thread, or for any if `who` is -1. Returns `None` only if `block` is false. After an
-/// interruption, returns a SIGKILL for a first thread whose end the kernel does not report.
+/// Waits for a thread, or for any if `who` is -1. Returns `None` only if `block` is false and none
+/// has stopped. After an interruption, returns a SIGKILL for a first thread whose end the kernel
+/// does not report.
 fn wait(who: libc::pid_t, block: bool) -> Result<Option<(Tid, Stop)>, Error> {
     let flags = libc::__WALL | OWN | if block { 0 } else { libc::WNOHANG };
     let mut status = 0;
