@@ -128,7 +128,8 @@ impl Decoder<'_> {
 
     /// Returns the goal of the walk before a PSB: the IP in its PSB+. `None` if the PSB+ does not
     /// determine it, because of an overflow, a fault or the trace's end: the next segment reports
-    /// these. Fails if the PSB+ has another mode, or says that tracing is off.
+    /// these. Fails if the PSB+ has another code width than the current one, or says that tracing
+    /// is off.
     fn goal_at_psb(&self, psb: usize) -> Result<Option<Goal>, Fault> {
         match self.read_psb(psb) {
             Ok(Some(plus)) if plus.mode.is_some_and(|(mode, _)| mode != self.mode) => {
@@ -165,7 +166,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Queues the events of the waiting packets, with the address `ip`; `None` if it is unknown.
+    /// Queues the events of the waiting packets, with the address `ip`, or without one if that is
+    /// `None`. None waits afterwards.
     pub(super) fn queue_waiting(&mut self, ip: Option<Addr>) {
         for (offset, packet) in self.waiting.drain(..) {
             let kind = event_of(packet, ip);
@@ -180,7 +182,8 @@ impl Decoder<'_> {
         self.queue_held();
     }
 
-    /// Takes a MODE.Exec, which the next TIP, TIP.PGE or FUP applies.
+    /// Takes a MODE.Exec, which the next TIP, TIP.PGE or FUP applies. Does nothing at another
+    /// packet.
     pub(super) fn take_mode_exec(&mut self, peeked: &Peeked) {
         if let Packet::ModeExec { mode, interrupts } = peeked.packet {
             self.pass(peeked);
@@ -282,6 +285,7 @@ const fn has_own_fup(packet: &Packet) -> bool {
     matches!(packet, Packet::ModeTsx { aborted: false, .. }) || announces_fup(packet)
 }
 
+/// Returns true for a PTW.
 const fn is_ptwrite(packet: &Packet) -> bool {
     matches!(packet, Packet::Ptw { .. })
 }

@@ -6,7 +6,8 @@ use super::item::{Exit, Span};
 use crate::common::Addr;
 use crate::insn::{Class, ExecMode, Insn};
 
-/// The reason why a block ends.
+/// The reason why a block ends. Up to [`Self::Vmptrld`], it is the kind of the last instruction
+/// ([`Class`]): a branch, or an instruction to which a packet may bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum End {
     Jcc,
@@ -20,8 +21,11 @@ pub(super) enum End {
     FarCall,
     FarReturn,
     FarJmp,
+    /// PTWRITE, to which a PTW binds.
     Ptwrite,
+    /// MOV CR3, to which a PIP binds.
     MovCr3,
+    /// VMPTRLD, to which a VMCS binds.
     Vmptrld,
     /// The block has reached its size limit; the code continues.
     Limit,
@@ -55,8 +59,8 @@ impl End {
 }
 
 impl End {
-    /// Returns the exit from the block if the code alone determines it; `None` if a TNT bit or TIP
-    /// does, or no code follows.
+    /// Returns the exit from the block if the code alone determines it: a direct jump or call, or
+    /// no branch. `None` if a TNT bit or TIP does, or no code follows.
     pub(super) const fn straight(self) -> Option<BlockExit> {
         match self {
             Self::Jmp | Self::Call | Self::CallNext => Some(BlockExit::Branch),
@@ -105,6 +109,7 @@ pub(super) struct Block {
     pub(super) target: Addr,
     /// The offset of the last instruction from `ip`, in bytes.
     last_offset: u16,
+    /// The size of all instructions in bytes.
     size_bytes: u16,
     /// The number of instructions.
     pub(super) insns: u16,
@@ -178,7 +183,9 @@ impl Block {
 /// The kind of branch is in [`Exit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockExit {
+    /// To the instruction after the block.
     Fall = 0,
+    /// To the target of its branch, direct or indirect.
     Branch = 1,
 }
 
@@ -202,6 +209,7 @@ pub struct BlockCache {
     pub(super) chains: Chains,
     /// The number of times that the cache was emptied.
     pub(super) emptied: u32,
+    /// The number of blocks at which the cache is full.
     limit: usize,
 }
 
@@ -244,19 +252,20 @@ impl BlockCache {
         self.blocks.get(id.0 as usize)
     }
 
-    /// Returns the block with this id, for changes of its data about tallies.
+    /// Returns the block with this id, for changes of its number in a tally; `None` if there is
+    /// none.
     #[inline]
     pub(super) fn get_mut(&mut self, id: BlockId) -> Option<&mut Block> {
         self.blocks.get_mut(id.0 as usize)
     }
 
-    /// Returns `id` if that is the id of the block at `ip` in code of this width.
+    /// Returns `id` if that is the id of the block at `ip` in code of this width; else `None`.
     #[inline]
     pub(super) fn check(&self, id: BlockId, ip: Addr, mode: ExecMode) -> Option<BlockId> {
         self.get(id).is_some_and(|block| block.ip == ip && block.mode == mode).then_some(id)
     }
 
-    /// Returns the block that starts at `ip`; `None` if it is not cached.
+    /// Returns the block that starts at `ip` in code of this width; `None` if it is not cached.
     #[inline]
     pub(super) fn find(&self, ip: Addr, mode: ExecMode) -> Option<BlockId> {
         let mut slot = self.first_slot(ip, mode);
@@ -282,7 +291,8 @@ impl BlockCache {
         self.get(id).map_or(BlockId::NONE, |block| block.links[exit as usize])
     }
 
-    /// Links a block to its successor at this exit.
+    /// Links a block to its successor at this exit, in place of an earlier link. Does nothing if
+    /// there is no such block.
     pub(super) fn set_link(&mut self, id: BlockId, exit: BlockExit, to: BlockId) {
         if let Some(block) = self.blocks.get_mut(id.0 as usize) {
             block.links[exit as usize] = to;

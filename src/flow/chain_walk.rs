@@ -200,7 +200,8 @@ impl ChainWalk {
         }
     }
 
-    /// Opens the call at the end of a block. Returns false, and does nothing, if too many are open.
+    /// Opens the call at the end of a block. Returns false, and does nothing, if as many as a chain
+    /// can have are open.
     fn open_call(&mut self, id: BlockId, block: &Block) -> bool {
         let Some(slot) = self.calls.get_mut(usize::from(self.open)) else { return false };
         *slot = Some(Call::at_end_of(id, block, self.insns));

@@ -97,6 +97,7 @@ impl Chains {
         slots.find(is_free).unwrap_or(self.wrap(first + self.details.len() % PROBES))
     }
 
+    /// Returns the chain in this slot. It is another one if the chain was evicted.
     #[inline]
     pub(super) fn get(&self, at: ChainId) -> Option<&Chain> {
         self.slots.get(at.0)
@@ -219,7 +220,7 @@ impl Chains {
             .get(..usize::from(detail.tally_word_count))
     }
 
-    /// Returns the blocks of a chain, in execution order.
+    /// Returns the blocks of a chain, in execution order; none if the slot is free.
     pub(super) fn blocks(&self, at: ChainId) -> &[BlockId] {
         let detail = self.get(at).and_then(|chain| self.detail(chain));
         let blocks = detail.and_then(|detail| {

@@ -61,7 +61,8 @@ impl<'i> Code<'i> {
         Addrs { sizes, ip, left: count, rest: Insns { ip, ..self.insns(ip, mode, 0) } }
     }
 
-    /// Appends the addresses that [`Self::addrs`] returns to a list. Faster than that.
+    /// Appends the addresses that [`Self::addrs`] returns to a list. Faster than that for a cached
+    /// block.
     pub fn add_addrs(&mut self, ip: Addr, mode: ExecMode, count: u32, to: &mut Vec<Addr>) {
         let id = self.find(ip, mode);
         let sizes = match self.cache.get(id) {
@@ -81,8 +82,8 @@ impl<'i> Code<'i> {
         }
     }
 
-    /// Returns the last instruction of a span that was just decoded, without decoding it again if
-    /// it ends a cached block. `None` if the code is unknown.
+    /// Returns the last instruction of a span, without decoding it if it ends a cached block, as
+    /// that of a span that was just decoded does. `None` if the code is unknown.
     pub fn last(&mut self, span: &Span) -> Option<Last> {
         let id = self.find(span.ip, span.mode);
         let block = self.cache.get(id).filter(|block| block.last() == span.last);
@@ -108,7 +109,7 @@ impl<'i> Code<'i> {
         self.image.read(addr, buf)
     }
 
-    /// Returns true if VMLAUNCH or VMRESUME is at `ip`.
+    /// Returns true if VMLAUNCH or VMRESUME is at `ip`; false if the code is unknown.
     pub(super) fn is_vm_entry(&self, ip: Addr) -> bool {
         let mut bytes = [0; 3];
         let known = self.image.read(ip, &mut bytes);
@@ -233,8 +234,9 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Returns the instruction at `ip`, or the reason why a block ends before it. Moves the window
-    /// if necessary.
+    /// Returns the instruction at `ip`, or the reason why a block ends before it: no code where
+    /// fewer bytes are known than the longest instruction has, else a bad instruction. Moves the
+    /// window if necessary.
     fn decode(&mut self, image: &dyn CodeSource, ip: Addr, mode: ExecMode) -> Result<Insn, End> {
         if self.bytes_from(ip).len() < MAX_INSN_BYTES {
             self.fill(image, ip);
@@ -256,7 +258,7 @@ impl Window {
             .unwrap_or_default()
     }
 
-    /// Moves the window to `ip` and reads its bytes.
+    /// Moves the window to `ip` and reads its bytes, as many as are known.
     fn fill(&mut self, image: &dyn CodeSource, ip: Addr) {
         self.start = ip;
         self.len = image.read(ip, &mut self.bytes).min(WINDOW_BYTES);

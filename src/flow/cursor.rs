@@ -115,8 +115,9 @@ impl<'t> Cursor<'t> {
         self.context == BlockContext::None
     }
 
-    /// Moves the bits of the next short TNT packets to `bits`, until there are `wanted`. Must be
-    /// called outside BBP blocks. Returns true if there are enough bits, or a TIP comes next.
+    /// Moves the bits of the next short TNT packets to `bits`, until there are at least `wanted`.
+    /// Must be called outside BBP blocks. Returns true if there are enough bits, or a TIP comes
+    /// next.
     #[expect(clippy::inline_always, reason = "what moves stays in registers")]
     #[inline(always)]
     pub(super) fn take_short_tnts(&mut self, bits: &mut TntBits, wanted: u8) -> bool {
@@ -141,7 +142,7 @@ impl<'t> Cursor<'t> {
         (self, bits)
     }
 
-    /// Returns the payload of the next packet if it is a long TNT.
+    /// Returns the payload of the next packet if it is a long TNT with at least one bit.
     #[inline]
     fn long_tnt(&self) -> Option<u64> {
         let word = self.trace.get(self.offset..)?.first_chunk()?;
@@ -224,8 +225,9 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// Decodes the TIP at the start of `rest`. Returns its payload and size. Takes no reference to the
-/// state that changes with every packet, as that would force it into memory.
+/// Decodes the TIP at the start of `rest`. Returns its payload and size in bytes; `None` for
+/// another packet. Takes no reference to the state that changes with every packet, as that would
+/// force it into memory.
 #[cold]
 #[inline(never)]
 fn decode_tip(rest: &[u8]) -> Option<(IpPayload, usize)> {

@@ -75,6 +75,7 @@ pub struct Decoder<'t> {
     pub(super) tnt: TntBits,
     /// The number of direct jumps and calls since the last TNT bit or TIP was used.
     pub(super) direct_branches: u32,
+    /// The address against which the next packet's IP is decompressed.
     pub(super) last_ip: LastIp,
     /// The return addresses of the calls executed since the last PSB, for compressed returns.
     pub(super) stack: ReturnStack,
@@ -323,7 +324,8 @@ impl<'t> Decoder<'t> {
     }
 
     /// Starts the segment at the first PSB at or after `from`. Without one, ends decoding, and
-    /// queues a gap if the trace has no PSB at all.
+    /// queues a gap if the whole trace was searched: it has no PSB at all. An empty trace has no
+    /// gap.
     fn seek_psb(&mut self, from: usize) {
         if let Some(psb) = find_psb(self.trace, from) {
             self.start_segment(psb);
@@ -422,6 +424,7 @@ impl<'t> Decoder<'t> {
         self.queue_event(offset, EventKind::Tsc(tsc));
     }
 
+    /// Sets CR3, as the trace reports it. Queues no event.
     pub(super) fn set_cr3(&mut self, cr3: u64) {
         self.cr3 = Some(cr3);
     }
@@ -442,4 +445,5 @@ impl<'t> Decoder<'t> {
     }
 }
 
+/// The only item of a trace without a PSB.
 const NO_PSB: FlowItem = FlowItem::Gap(Gap { offset: 0, last_ip: None, reason: GapReason::NoPsb });

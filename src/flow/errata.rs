@@ -10,6 +10,7 @@ use crate::common::Addr;
 use crate::pt::{Erratum, Packet};
 
 impl Decoder<'_> {
+    /// Returns true if the processor has this erratum.
     fn has(&self, erratum: Erratum) -> bool {
         self.config.errata.has(erratum)
     }
@@ -132,7 +133,7 @@ impl Decoder<'_> {
         None
     }
 
-    /// Moves to the offset of `cursor` if there is an IP. Returns the IP.
+    /// Moves to the offset of `cursor` if there is an IP, so that tracing is on. Returns the IP.
     fn move_if_on(&mut self, cursor: Cursor<'_>, ip: Option<Addr>) -> Option<Addr> {
         if ip.is_some() {
             self.cursor = self.cursor.moved_to(cursor.offset());

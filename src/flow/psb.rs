@@ -61,7 +61,8 @@ impl PsbPlus {
     }
 
     /// Adds the state that a packet at offset `at` reports. Returns true if the packet ends the
-    /// PSB+: a PSBEND or OVF.
+    /// PSB+: a PSBEND or OVF. Fails at a packet that cannot be there, and at a FUP without an
+    /// address.
     fn accept(&mut self, at: usize, packet: Packet) -> Result<bool, Fault> {
         match packet {
             Packet::PsbEnd => return Ok(true),

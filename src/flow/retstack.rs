@@ -47,7 +47,7 @@ impl ReturnStack {
         }
     }
 
-    /// Returns the entry that [`Self::pop`] would return.
+    /// Returns the entry that [`Self::pop`] would return; `None` if the stack is empty.
     #[inline]
     pub(super) const fn peek(&self) -> Option<(Addr, BlockId)> {
         if self.len == 0 {

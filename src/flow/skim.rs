@@ -23,8 +23,8 @@ pub trait CallWatch {
     /// True if the watch ignores everything, so that nothing is reported.
     const IS_IDLE: bool = false;
 
-    /// Handles the arrival of control at `ip`, the start of a piece, whose instruction has the
-    /// number `index`.
+    /// Handles the arrival of control at `ip`, the start of a piece. `index` is the number of its
+    /// first instruction.
     fn arrive(&mut self, ip: Addr, index: u64);
 
     /// Handles a near call inside the piece that it does not return from before its last branch:

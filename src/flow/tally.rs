@@ -51,6 +51,7 @@ impl Tally {
     }
 
     /// Returns the numbers of the blocks executed in this round, each once, in ascending order.
+    /// [`Self::numbered`] has their bounds.
     pub fn blocks(&self) -> impl Iterator<Item = u32> {
         self.words().flat_map(|(word, bits)| {
             let numbers = (0..64).filter(move |bit| bits >> bit & 1 != 0);
@@ -145,6 +146,7 @@ impl Tally {
 /// The numbers of blocks, in the order in which they were first seen.
 #[derive(Debug, Default)]
 struct Numbering {
+    /// The blocks by their numbers.
     bounds: Vec<Bounds>,
     numbers: HashMap<Bounds, u32>,
 }
@@ -195,6 +197,7 @@ impl NumberSet {
         self.used.resize(groups, 0);
     }
 
+    /// Adds bits to a word for which there is room.
     #[cold]
     fn add_grown(&mut self, word: usize, bits: u64) {
         self.words[word] |= bits;

@@ -5,8 +5,9 @@ use crate::pt::Tnt;
 /// Taken/not-taken bits of the next branches, the next one in the highest bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TntBits {
-    /// Bits beyond `len` are clear.
+    /// Bits beyond `len` are clear, but for a result of [`Self::first`].
     bits: u64,
+    /// The number of bits.
     len: u8,
 }
 
@@ -30,13 +31,14 @@ impl TntBits {
         self.len
     }
 
-    /// Returns the first `count` bits, or as many as there are.
+    /// Returns the first `count` bits, or as many as there are. Nothing may be appended to the
+    /// result, as the bits after them are still there.
     #[inline]
     pub(super) const fn first(self, count: u8) -> Self {
         Self { bits: self.bits, len: if self.len < count { self.len } else { count } }
     }
 
-    /// Returns the first 16 bits; missing ones are clear.
+    /// Returns the next 16 bits, the first in the highest bit; missing ones are clear.
     #[inline]
     pub(super) const fn next_16(self) -> u16 {
         (self.bits >> 48) as u16

@@ -201,7 +201,7 @@ impl Decoder<'_> {
 
 impl WalkAction {
     /// Returns the exit from `block` that is not a direct branch, if this action happens at its
-    /// end.
+    /// end. A conditional branch is taken or not as the address of a TIP.PGD shows, else unknown.
     fn exit(self, block: &Block) -> Exit {
         match (block.end, self) {
             (End::Jcc, Self::Disable(_, Some(to))) if to == block.target => Exit::Taken,
