@@ -6,7 +6,7 @@
 //! libipt-dev for the peer.
 
 use contraflow::common::{Tid, Tsc};
-use contraflow::flow::{Code, Config, Decoder, FlowItem, Span, Tally};
+use contraflow::flow::{Code, Config, Decoder, ExecutedCode, FlowItem, Span};
 use contraflow::image::{CodeSource, Image};
 use contraflow::recording::{Manifest, Reader, Writer};
 use contraflow::sideband::Record;
@@ -119,7 +119,7 @@ fn list(subject: &Subject) -> u64 {
     let mut show = |spans: &[Span]| {
         insns += spans.iter().map(|span| u64::from(span.insns)).sum::<u64>();
     };
-    while let Some(item) = decoder.list(&mut code, &mut show) {
+    while let Some(item) = decoder.list_spans(&mut code, &mut show) {
         if let FlowItem::Gap(gap) = item {
             panic!("{gap}");
         }
@@ -130,9 +130,9 @@ fn list(subject: &Subject) -> u64 {
 fn count(subject: &Subject) -> u64 {
     let mut code = Code::new(subject.image());
     let mut decoder = Decoder::new(&subject.trace, Config::default());
-    let mut tally = Tally::new();
-    while decoder.skim(&mut code, &mut tally).is_some() {}
-    tally.insns
+    let mut executed = ExecutedCode::new();
+    while decoder.collect_code(&mut code, &mut executed).is_some() {}
+    executed.insns
 }
 
 fn index(recording: &Path, workers: usize) -> u64 {

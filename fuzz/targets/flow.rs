@@ -4,7 +4,9 @@
 use crate::seeds;
 use crate::traits::Traits;
 use contraflow::common::Addr;
-use contraflow::flow::{Code, Config, Decoder, Event, EventKind, FlowItem, Span, Tally, outline};
+use contraflow::flow::{
+    Code, Config, Decoder, Event, EventKind, ExecutedCode, FlowItem, Span, outline,
+};
 use contraflow::image::CodeSource;
 use contraflow::pt::{ClockConfig, CrystalRatio, find_psb};
 use std::hash::Hash;
@@ -91,7 +93,7 @@ fn listed(bytes: &[u8], config: &Config) -> (u64, u64) {
     let mut show = |spans: &[Span]| {
         insns += spans.iter().map(|span| u64::from(span.insns)).sum::<u64>();
     };
-    while decoder.list(&mut code, &mut show).is_some() {
+    while decoder.list_spans(&mut code, &mut show).is_some() {
         others += 1;
     }
     (insns, others)
@@ -100,12 +102,12 @@ fn listed(bytes: &[u8], config: &Config) -> (u64, u64) {
 fn counted(bytes: &[u8], config: &Config) -> (u64, u64) {
     let mut code = Code::new(&Program);
     let mut decoder = Decoder::new(bytes, config.clone());
-    let mut tally = Tally::new();
+    let mut executed = ExecutedCode::new();
     let mut told = 0;
-    while decoder.skim(&mut code, &mut tally).is_some() {
+    while decoder.collect_code(&mut code, &mut executed).is_some() {
         told += 1;
     }
-    (tally.insns, told)
+    (executed.insns, told)
 }
 
 /// What is told without code stays within the trace, and does not lie before its segment. Behind

@@ -61,7 +61,7 @@ impl End {
 impl End {
     /// Returns the exit from the block if the code alone determines it: a direct jump or call, or
     /// no branch. `None` if a TNT bit or TIP does, or no code follows.
-    pub(super) const fn straight(self) -> Option<BlockExit> {
+    pub(super) const fn exit_by_code(self) -> Option<BlockExit> {
         match self {
             Self::Jmp | Self::Call | Self::CallNext => Some(BlockExit::Branch),
             Self::Ptwrite | Self::MovCr3 | Self::Vmptrld | Self::Limit => Some(BlockExit::Fall),
@@ -86,7 +86,7 @@ impl End {
 
     /// Returns true if the last instruction is a branch that needs a TNT bit or a TIP.
     pub(super) const fn needs_trace(self) -> bool {
-        self.straight().is_none() && !matches!(self, Self::NoCode | Self::BadInsn)
+        self.exit_by_code().is_none() && !matches!(self, Self::NoCode | Self::BadInsn)
     }
 }
 
@@ -122,8 +122,9 @@ pub(super) struct Block {
     sizes: u32,
     /// The successor blocks: after falling through, and after branching.
     links: [BlockId; 2],
-    /// The identifier of the last tally that numbered the block, and the block's number in it.
-    pub(super) number_in_tally: (u32, u32),
+    /// The identifier of the [`ExecutedCode`](super::ExecutedCode) that numbered the block last,
+    /// and the block's number there.
+    pub(super) block_number: (u32, u32),
 }
 
 impl Block {
@@ -140,7 +141,7 @@ impl Block {
             loads_sp: false,
             sizes: 0,
             links: [BlockId::NONE; 2],
-            number_in_tally: (0, 0),
+            block_number: (0, 0),
         }
     }
 
@@ -252,8 +253,7 @@ impl BlockCache {
         self.blocks.get(id.0 as usize)
     }
 
-    /// Returns the block with this id, for changes of its number in a tally; `None` if there is
-    /// none.
+    /// Returns the block with this id, for changes of its number; `None` if there is none.
     #[inline]
     pub(super) fn get_mut(&mut self, id: BlockId) -> Option<&mut Block> {
         self.blocks.get_mut(id.0 as usize)

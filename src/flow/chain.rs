@@ -59,7 +59,8 @@ pub(super) struct Chain {
     pub(super) key: ChainKey,
     /// The index of the chain's details in [`Chains`](super::chains::Chains).
     pub(super) detail: u32,
-    /// The last round of a [`Tally`](super::tally::Tally) to which the chain's blocks were added.
+    /// The last round of an [`ExecutedCode`](super::executed_code::ExecutedCode) to which the
+    /// chain's blocks were added.
     pub(super) round: u32,
     pub(super) insns: u16,
     /// The number of TNT bits that the chain uses; in the two highest bits, the maximum number of
@@ -165,9 +166,9 @@ impl Call {
     }
 }
 
-/// A part of a set of block numbers in a tally: the index of a group of 64 consecutive numbers, and
-/// a bit for each number of the group that is in the set, the lowest number in the lowest bit.
-pub(super) type TallyWord = (u32, u64);
+/// A part of a set of block numbers: the index of a group of 64 consecutive numbers, and a bit for
+/// each number of the group that is in the set, the lowest number in the lowest bit.
+pub(super) type BlockSetWord = (u32, u64);
 
 /// A chain under construction; its fields are those of [`Chain`], if not described here.
 #[derive(Debug, Default)]

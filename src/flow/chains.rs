@@ -1,7 +1,7 @@
 //! The hash table of chains. Contains nothing that cannot be rebuilt from the code.
 
 use super::block::BlockId;
-use super::chain::{Call, Chain, ChainDraft, ChainKey, TallyWord};
+use super::chain::{BlockSetWord, Call, Chain, ChainDraft, ChainKey};
 use super::item::Span;
 use crate::common::Addr;
 
@@ -22,19 +22,21 @@ struct Detail {
     /// The first of the chain's blocks; likewise the next three.
     blocks: u32,
     calls: u32,
-    /// [`NOT_STORED`] until the chain is first listed.
+    /// [`NOT_STORED`] until the chain's spans are first listed.
     spans: u32,
-    /// [`NOT_STORED`] until the chain is first tallied.
-    tally_words: u32,
-    /// The identifier of the tally to which the numbers in the tally words belong.
-    tally: u32,
+    /// [`NOT_STORED`] until the chain's blocks are first added to an
+    /// [`ExecutedCode`](super::ExecutedCode).
+    set_words: u32,
+    /// The identifier of the [`ExecutedCode`](super::ExecutedCode) that gave the blocks the numbers
+    /// in the set words.
+    numbered_by: u32,
     /// The number of blocks, and of spans if these are stored.
     block_count: u8,
     /// The number of calls that are open at the end of the chain.
     open_at_end: u8,
     /// The number of calls that are open before the last block's branch.
     open_before_last: u8,
-    tally_word_count: u8,
+    set_word_count: u8,
 }
 
 /// The slot of a chain. Valid until the next chain is added, which may evict it.
@@ -51,7 +53,7 @@ pub(super) struct Chains {
     blocks: Vec<BlockId>,
     calls: Vec<Call>,
     spans: Vec<Span>,
-    tally_words: Vec<TallyWord>,
+    set_words: Vec<BlockSetWord>,
 }
 
 impl Chains {
@@ -115,7 +117,7 @@ impl Chains {
     /// Adds a chain. May evict another, or first drop all if too much is stored. Returns `None`,
     /// and adds nothing, if the draft has no tail.
     pub(super) fn add(&mut self, from: Addr, key: ChainKey, draft: &ChainDraft) -> Option<ChainId> {
-        if self.blocks.len().max(self.details.len()).max(self.tally_words.len()) > BLOCKS_LIMIT {
+        if self.blocks.len().max(self.details.len()).max(self.set_words.len()) > BLOCKS_LIMIT {
             self.clear();
         }
         if self.used * 4 >= self.slots.len() && self.slots.len() < 1 << LAST_SLOTS_LOG2 {
@@ -128,12 +130,12 @@ impl Chains {
             blocks: u32::try_from(self.blocks.len()).ok()?,
             calls: u32::try_from(self.calls.len()).ok()?,
             spans: NOT_STORED,
-            tally_words: NOT_STORED,
-            tally: 0,
+            set_words: NOT_STORED,
+            numbered_by: 0,
             block_count: u8::try_from(draft.blocks.len()).ok()?,
             open_at_end: draft.open,
             open_before_last,
-            tally_word_count: 0,
+            set_word_count: 0,
         };
         let chain = Chain {
             from,
@@ -199,25 +201,24 @@ impl Chains {
         self.calls.get(detail.calls as usize..)?.get(..usize::from(count))
     }
 
-    /// Stores in the chain that it was added in `round` of a tally. Returns its blocks as numbers
-    /// in that tally; `None` if the chain has no numbers yet, or those of another tally.
+    /// Stores in the chain that it was added in `round`. Returns the set of its blocks, as numbers
+    /// of the [`ExecutedCode`](super::ExecutedCode) `numbered_by`; `None` if the chain has no
+    /// numbers yet, or those of another one.
     #[inline]
     pub(super) fn stamp_round(
         &mut self,
         at: ChainId,
         round: u32,
-        tally: u32,
-    ) -> Option<&[TallyWord]> {
+        numbered_by: u32,
+    ) -> Option<&[BlockSetWord]> {
         let chain = self.slots.get_mut(at.0)?;
         chain.round = round;
         let detail = chain.detail as usize;
         let detail = self.details.get(detail)?;
-        if detail.tally != tally {
+        if detail.numbered_by != numbered_by {
             return None;
         }
-        self.tally_words
-            .get(detail.tally_words as usize..)?
-            .get(..usize::from(detail.tally_word_count))
+        self.set_words.get(detail.set_words as usize..)?.get(..usize::from(detail.set_word_count))
     }
 
     /// Returns the blocks of a chain, in execution order; none if the slot is free.
@@ -229,16 +230,23 @@ impl Chains {
         blocks.unwrap_or_default()
     }
 
-    /// Stores the chain's blocks as numbers in `tally`, in place of another tally's. Does nothing
+    /// Stores the set of the chain's blocks, as numbers of the
+    /// [`ExecutedCode`](super::ExecutedCode) `numbered_by`, in place of another one's. Does nothing
     /// if there are too many words.
-    pub(super) fn set_tally_words(&mut self, at: ChainId, tally: u32, tally_words: &[TallyWord]) {
-        let start = self.tally_words.len();
+    pub(super) fn store_set_words(
+        &mut self,
+        at: ChainId,
+        numbered_by: u32,
+        set_words: &[BlockSetWord],
+    ) {
+        let start = self.set_words.len();
         let Some(detail) = self.get(at).map(|chain| chain.detail as usize) else { return };
         let Some(detail) = self.details.get_mut(detail) else { return };
-        let start_and_count = (u32::try_from(start), u8::try_from(tally_words.len()));
+        let start_and_count = (u32::try_from(start), u8::try_from(set_words.len()));
         if let (Ok(start), Ok(count)) = start_and_count {
-            (detail.tally, detail.tally_words, detail.tally_word_count) = (tally, start, count);
-            self.tally_words.extend_from_slice(tally_words);
+            (detail.numbered_by, detail.set_words, detail.set_word_count) =
+                (numbered_by, start, count);
+            self.set_words.extend_from_slice(set_words);
         }
     }
 

@@ -4,10 +4,10 @@
 //! Decoding cannot fail: where the path is lost it yields a [`Gap`] and resumes at the next PSB.
 //!
 //! *Executing* a block means to follow what the traced CPU did: nothing runs here. A step executes
-//! one block: `fast` does so from cached data, `follow` in all other cases, and `bind` handles the
-//! packets between blocks. `lane` executes several blocks at once, a *chain*, for
-//! [`Decoder::skim`] and [`Decoder::list`]. `walk` executes the blocks up to the instruction that a
-//! packet binds to; `off` handles the packets at which no code is executed.
+//! one block: `run_cached` does so from cached data, `run_block` in all other cases, and `bind`
+//! handles the packets between blocks. `run_chains` executes several blocks at once, a *chain*, for
+//! [`Decoder::collect_code`] and [`Decoder::list_spans`]. `walk` executes the blocks up to the
+//! instruction that a packet binds to; `off` handles the packets at which no code is executed.
 
 mod bind;
 mod block;
@@ -15,32 +15,32 @@ mod chain;
 mod chain_walk;
 mod chains;
 mod code;
+mod collect;
 mod cursor;
 mod decoder;
 mod errata;
-mod fast;
-mod follow;
+mod executed_code;
 mod item;
-mod lane;
-mod list;
+mod list_spans;
 mod off;
 mod outline;
 mod pace;
 mod psb;
 mod retstack;
-mod skim;
-mod tally;
+mod run_block;
+mod run_cached;
+mod run_chains;
 mod tnt;
 mod walk;
 
 pub use block::BlockCache;
 pub use code::{Addrs, Code, Insns, Last};
+pub use collect::{CallWatch, Leaving};
 pub use decoder::{Config, Decoder};
+pub use executed_code::{Bounds, ExecutedCode};
 pub use item::{Event, EventKind, Exit, FlowItem, Gap, GapReason, Span};
 pub use outline::{OutlineKind, OutlinePoint, outline};
 pub use pace::{Meter, Pace, Timing};
-pub use skim::{CallWatch, Leaving};
-pub use tally::{Bounds, Tally};
 
 #[cfg(test)]
 mod tests;

@@ -43,7 +43,12 @@ impl Meter {
     /// Returns the time and pace of the item that `decoder` just yielded, and counts its
     /// instructions. `last` is the last instruction of the item if that is a block, as
     /// [`Code::last`](super::Code::last) returns it; `None` counts a call as direct.
-    pub fn moment(&mut self, decoder: &Decoder<'_>, item: &FlowItem, last: Option<Last>) -> Timing {
+    pub fn timing_of(
+        &mut self,
+        decoder: &Decoder<'_>,
+        item: &FlowItem,
+        last: Option<Last>,
+    ) -> Timing {
         let cycles = decoder.cycles().filter(|cycles| self.last_cycles != Some(*cycles));
         let pace = self.pace(item, last, cycles);
         Timing { time: decoder.time(), pace }

@@ -155,7 +155,7 @@ impl Decoder<'_> {
             // the action says.
             _ => walk.action.exit(&block),
         };
-        match block.end.straight() {
+        match block.end.exit_by_code() {
             Some(BlockExit::Branch) => self.go_to_target(current, code),
             Some(BlockExit::Fall) => self.fall_through(current, code),
             // The last block: the action disables tracing or loses the path, so nothing is executed
@@ -255,7 +255,7 @@ impl Goal {
             | (End::NoCode | End::BadInsn, Self::End) => WalkStep::Reached,
             (End::NoCode, _) => WalkStep::Lost(GapReason::NoCode(block.following())),
             (End::BadInsn, _) => WalkStep::Lost(GapReason::BadInsn(block.following())),
-            (end, goal) => match (end.straight(), goal) {
+            (end, goal) => match (end.exit_by_code(), goal) {
                 (Some(exit), _) => WalkStep::Follow(exit),
                 (None, Self::Ip(addr) | Self::Ptwrite(Some(addr))) => {
                     WalkStep::Lost(GapReason::NotReached(addr))

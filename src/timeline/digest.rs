@@ -10,7 +10,7 @@ use super::piece::{DecodeContext, Piece};
 use super::segment::{MarkContent, Segment};
 use super::walk::{BlockCaches, Walker};
 use crate::common::Tsc;
-use crate::flow::{Bounds, EventKind, FlowItem, Gap, Tally};
+use crate::flow::{Bounds, EventKind, ExecutedCode, FlowItem, Gap};
 use crate::pt::{PSB, find_psb};
 use std::convert::Infallible;
 use std::ops::{ControlFlow, Range};
@@ -72,7 +72,7 @@ pub(super) struct Content {
 impl Content {
     /// Returns the content of a decoded segment. Restarts `tally`, and counts the segment's blocks
     /// in it. `execs` are the times of the thread's exec(2) calls, which end its call stack.
-    pub(super) fn from_segment(segment: &Segment, tally: &mut Tally, execs: &[Tsc]) -> Self {
+    pub(super) fn from_segment(segment: &Segment, tally: &mut ExecutedCode, execs: &[Tsc]) -> Self {
         tally.restart();
         segment.blocks.iter().for_each(|block| tally.add((block.ip, block.last)));
         Self {
@@ -85,7 +85,11 @@ impl Content {
 
     /// Decodes a whole segment, and returns the same content as [`Self::from_segment`] would, without
     /// a list of the block executions. Restarts `tally`, and counts the segment's blocks in it.
-    pub(super) fn from_tally(walker: &mut Walker<'_>, tally: &mut Tally, execs: &[Tsc]) -> Self {
+    pub(super) fn from_tally(
+        walker: &mut Walker<'_>,
+        tally: &mut ExecutedCode,
+        execs: &[Tsc],
+    ) -> Self {
         tally.restart();
         let mut content = Self::default();
         let mut effects = Effects::new(execs);
@@ -114,14 +118,19 @@ impl Content {
 struct Worker {
     number: usize,
     caches: BlockCaches,
-    tally: Tally,
+    tally: ExecutedCode,
     /// The number of the worker's blocks that its earlier digests contain.
     reported_blocks: usize,
 }
 
 impl Worker {
     fn new(number: usize) -> Self {
-        Self { number, caches: BlockCaches::default(), tally: Tally::new(), reported_blocks: 0 }
+        Self {
+            number,
+            caches: BlockCaches::default(),
+            tally: ExecutedCode::new(),
+            reported_blocks: 0,
+        }
     }
 
     /// Returns the digest of the segment that the tally has counted.

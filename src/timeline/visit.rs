@@ -169,7 +169,7 @@ fn visit_items<B>(
         match item {
             FlowItem::Block(span) => {
                 let last = walker.last(&span);
-                let moment = meter.moment(walker.decoder(), &item, last);
+                let moment = meter.timing_of(walker.decoder(), &item, last);
                 let generation = walker.generation();
                 let source = RefCell::new(&mut *walker);
                 let code = &BlockCode::new(&span, &source, generation);
@@ -177,11 +177,11 @@ fn visit_items<B>(
                 index += u64::from(span.insns);
             }
             FlowItem::Event(event) => {
-                let moment = meter.moment(walker.decoder(), &item, None);
+                let moment = meter.timing_of(walker.decoder(), &item, None);
                 visitor(Visit::Event { index, event, moment })?;
             }
             FlowItem::Gap(gap) => {
-                meter.moment(walker.decoder(), &item, None);
+                meter.timing_of(walker.decoder(), &item, None);
                 visitor(Visit::Gap { index, gap, image: walker.image() })?;
             }
         }

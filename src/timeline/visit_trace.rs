@@ -76,7 +76,7 @@ impl RawTrace<'_> {
                 let last = self.last_of(&item, code, &mut found.addrs);
                 found.items.push((item, last));
                 if self.config.clock.is_some() {
-                    found.moments.push(meter.moment(&decoder, &item, last));
+                    found.moments.push(meter.timing_of(&decoder, &item, last));
                 }
             }
         }

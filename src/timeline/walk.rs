@@ -9,7 +9,8 @@ use super::images::Images;
 use super::piece::{DecodeContext, Part};
 use crate::common::{Addr, Tsc};
 use crate::flow::{
-    BlockCache, CallWatch, Code, Decoder, Event, EventKind, FlowItem, GapReason, Last, Span, Tally,
+    BlockCache, CallWatch, Code, Decoder, Event, EventKind, ExecutedCode, FlowItem, GapReason,
+    Last, Span,
 };
 use crate::image::{CodeSource, Image};
 use std::collections::HashMap;
@@ -115,7 +116,7 @@ impl<'a> Walker<'a> {
     /// read the blocks' code, until it calls [`Self::process_mark`] with the item.
     pub(super) fn blocks_until_mark(&mut self, show: &mut impl FnMut(&[Span])) -> Option<FlowItem> {
         if self.limits.is_none() {
-            return self.decoder.list(self.code.as_mut()?, show);
+            return self.decoder.list_spans(self.code.as_mut()?, show);
         }
         loop {
             match self.next_in_part()? {
@@ -134,7 +135,7 @@ impl<'a> Walker<'a> {
     ) -> ControlFlow<Option<FlowItem>> {
         if self.limits.is_none() {
             let Some(code) = self.code.as_mut() else { return ControlFlow::Break(None) };
-            return self.decoder.list_some(code, show);
+            return self.decoder.list_spans_while(code, show);
         }
         loop {
             match self.next_in_part() {
@@ -194,11 +195,11 @@ impl<'a> Walker<'a> {
     /// that time. Must not be called for a part of a segment.
     pub(super) fn tally_until_mark(
         &mut self,
-        tally: &mut Tally,
+        tally: &mut ExecutedCode,
         watch: &mut impl CallWatch,
     ) -> Option<FlowItem> {
         let code = self.code.as_mut()?;
-        let item = self.decoder.skim_watched(code, tally, watch);
+        let item = self.decoder.collect_code_watched(code, tally, watch);
         if let Some(item) = &item {
             self.process_mark(item);
         }

@@ -45,7 +45,7 @@ fn paces(trace: &[u8]) -> Vec<Pace> {
             FlowItem::Event(_) => None,
             FlowItem::Gap(gap) => panic!("{gap}"),
         };
-        paces.extend(meter.moment(&decoder, &item, last).pace);
+        paces.extend(meter.timing_of(&decoder, &item, last).pace);
     }
     paces
 }

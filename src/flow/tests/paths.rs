@@ -4,7 +4,7 @@ use super::machine::{Mishaps, Traced, execute};
 use super::program::{Program, Random};
 use super::trace::Trace;
 use crate::common::Addr;
-use crate::flow::{BlockCache, Code, Config, Decoder, FlowItem, Gap, Span, Tally};
+use crate::flow::{BlockCache, Code, Config, Decoder, ExecutedCode, FlowItem, Gap, Span};
 use crate::pt::unit::{self, RtitCtl};
 use crate::pt::{ClockConfig, CrystalRatio, Errata, Erratum, Packet, find_psb};
 use proptest::prelude::*;
@@ -54,13 +54,13 @@ fn random_run_with(seed: u64, mishaps: Mishaps) -> (Program, Traced) {
     (program, traced)
 }
 
-/// Returns the items of a trace, decoded with `Decoder::list`.
+/// Returns the items of a trace, decoded with `Decoder::list_spans`.
 fn listed(trace: &[u8], code: &mut Code<'_>) -> Vec<FlowItem> {
     let mut decoder = Decoder::new(trace, Config::default());
     let mut items = vec![];
     loop {
         let mut show = |spans: &[Span]| items.extend(spans.iter().copied().map(FlowItem::Block));
-        match decoder.list(code, &mut show) {
+        match decoder.list_spans(code, &mut show) {
             Some(item) => items.push(item),
             None => return items,
         }
@@ -227,18 +227,18 @@ proptest! {
         // In the second round, all chains are cached.
         for _ in 0..2 {
             prop_assert_eq!(&listed(&traced.trace, &mut code), &whole.items);
-            let mut tally = Tally::new();
+            let mut executed = ExecutedCode::new();
             let mut decoder = Decoder::new(&traced.trace, Config::default());
             let mut others = vec![];
-            while let Some(item) = decoder.skim(&mut code, &mut tally) {
+            while let Some(item) = decoder.collect_code(&mut code, &mut executed) {
                 others.push(item);
             }
             let is_other = |item: &&FlowItem| !matches!(item, FlowItem::Block(_));
             let expected: Vec<_> = whole.items.iter().filter(is_other).copied().collect();
             prop_assert_eq!(others, expected);
-            prop_assert_eq!(tally.insns, whole.addrs.len() as u64);
-            let numbers = tally.blocks().map(|number| number as usize);
-            let counted: BTreeSet<_> = numbers.map(|number| tally.numbered()[number]).collect();
+            prop_assert_eq!(executed.insns, whole.addrs.len() as u64);
+            let numbers = executed.blocks().map(|number| number as usize);
+            let counted: BTreeSet<_> = numbers.map(|number| executed.numbered()[number]).collect();
             let spans = whole.items.iter().filter_map(|item| match item {
                 FlowItem::Block(span) => Some((span.ip, span.last)),
                 _ => None,

@@ -4,7 +4,7 @@
 use super::machine::run;
 use super::program::Random;
 use crate::common::{Addr, AddrRange, Tsc};
-use crate::flow::{Bounds, Config, Tally};
+use crate::flow::{Bounds, Config, ExecutedCode};
 use crate::image::{AddressSpace, Image, Section};
 use crate::timeline::digest::{Content, segments_in};
 use crate::timeline::images::{Epoch, Images};
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-fn blocks(tally: &Tally) -> BTreeSet<Bounds> {
+fn blocks(tally: &ExecutedCode) -> BTreeSet<Bounds> {
     tally.blocks().map(|number| tally.numbered()[number as usize]).collect()
 }
 
@@ -24,7 +24,7 @@ fn walked(
     inputs: DecodeContext<'_>,
     execs: &[Tsc],
 ) -> (Content, BTreeSet<Bounds>) {
-    let (mut caches, mut tally) = (BlockCaches::default(), Tally::new());
+    let (mut caches, mut tally) = (BlockCaches::default(), ExecutedCode::new());
     let segment = Segment::decode(&mut Walker::new(part, inputs, &mut caches));
     let content = Content::from_segment(&segment, &mut tally, execs);
     (content, blocks(&tally))
@@ -70,7 +70,7 @@ fn compare(seed: u64, threads: usize, damages: usize) -> Result<(), TestCaseErro
     let context = DecodeContext { images: &images, config: &config };
     let execs = [Tsc(1000 + random.below(300) as u64)];
     // One segment after the other, with the state from the segments before.
-    let (mut caches, mut tally) = (BlockCaches::default(), Tally::new());
+    let (mut caches, mut tally) = (BlockCaches::default(), ExecutedCode::new());
     for notes in &ran.threads {
         // Twice, so that all chains are known the second time.
         let mut trace = notes.trace.repeat(2);
@@ -98,7 +98,7 @@ fn compare(seed: u64, threads: usize, damages: usize) -> Result<(), TestCaseErro
 #[test]
 fn a_tally_counts_in_rounds() {
     let block = |at: u64| (Addr(at), Addr(at + 1));
-    let mut tally = Tally::new();
+    let mut tally = ExecutedCode::new();
     for at in [10, 20, 10] {
         tally.add(block(at));
     }

@@ -1,6 +1,6 @@
-//! Executes one whole block, with any branch at its end; the slow counterpart of `fast`. Takes the
-//! outcome of the branch from TNT bits or packets. Does not determine to which instructions FUPs
-//! and other asynchronous packets bind: `bind` does.
+//! Executes one whole block, with any branch at its end; the slow counterpart of `run_cached`.
+//! Takes the outcome of the branch from TNT bits or packets. Does not determine to which
+//! instructions FUPs and other asynchronous packets bind: `bind` does.
 
 use super::block::{Block, BlockExit, BlockId, End};
 use super::code::Code;
@@ -80,7 +80,7 @@ impl Decoder<'_> {
     /// loop, in which no branch can use the next TNT bit.
     fn check_endless_loop(&mut self, code: &mut Code<'_>) -> Result<(), Fault> {
         self.direct_branches += 1;
-        if self.direct_branches < super::fast::ENDLESS_CHECK_BLOCKS {
+        if self.direct_branches < super::run_cached::ENDLESS_CHECK_BLOCKS {
             return Ok(());
         }
         self.direct_branches = 0;

@@ -1,8 +1,12 @@
-//! Counts what a part of a trace executed, regardless of order: the number of instructions, and the
-//! set of blocks. Reads no trace.
+//! Collects what a part of a trace executed, regardless of order: the number of instructions, and
+//! the set of blocks. Reads no trace.
+//!
+//! Blocks get numbers, so that a set of them is a set of bits. The number of a block is stored in
+//! the cached block, and the set of a chain's blocks in the chain: so a chain that is executed
+//! again in the same round costs one comparison.
 
 use super::block::{BlockCache, BlockId};
-use super::chain::{Chain, TallyWord};
+use super::chain::{BlockSetWord, Chain};
 use super::chains::ChainId;
 use super::code::Code;
 use super::item::Span;
@@ -14,30 +18,30 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub type Bounds = (Addr, Addr);
 
 /// The executed instructions and blocks of a part of a trace; see
-/// [`Decoder::skim`](super::Decoder::skim). A round is what was counted since the last
-/// [`Tally::restart`]. Blocks keep their numbers in later rounds.
+/// [`Decoder::collect_code`](super::Decoder::collect_code). A round is what was added since the
+/// last [`Self::restart`]. Blocks keep their numbers in later rounds.
 #[derive(Debug)]
-pub struct Tally {
+pub struct ExecutedCode {
     /// The number of instructions executed in this round.
     pub insns: u64,
     /// The numbers of the blocks executed in this round.
     executed: NumberSet,
     numbering: Numbering,
-    /// The identifier of this round, stored in chains that were counted in it. Unique among the
-    /// rounds of all tallies.
+    /// The identifier of this round, stored in chains that were added in it. Unique among the
+    /// rounds of all values of this type.
     round: u32,
-    /// The identifier of this tally, stored in the cached blocks and chains that have its numbers.
+    /// The identifier of this value, stored in the cached blocks and chains that have its numbers.
     id: u32,
 }
 
-impl Default for Tally {
+impl Default for ExecutedCode {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Tally {
-    /// Creates an empty tally.
+impl ExecutedCode {
+    /// Creates an empty set, without numbered blocks.
     pub fn new() -> Self {
         let (executed, numbering) = (NumberSet::default(), Numbering::default());
         Self { insns: 0, executed, numbering, round: unique_id(), id: unique_id() }
@@ -74,7 +78,7 @@ impl Tally {
     /// number. Does not count its instructions.
     pub fn add(&mut self, bounds: Bounds) {
         let number = self.numbering.number_of(bounds);
-        self.executed.add(tally_word_of(number));
+        self.executed.add(set_word_of(number));
     }
 
     /// Returns true if the chain's blocks were already added in this round.
@@ -87,46 +91,46 @@ impl Tally {
     #[inline]
     pub(super) fn add_chain(&mut self, cache: &mut BlockCache, at: ChainId) {
         match cache.chains.stamp_round(at, self.round, self.id) {
-            Some(tally_words) => tally_words.iter().for_each(|word| self.executed.add(*word)),
+            Some(set_words) => set_words.iter().for_each(|word| self.executed.add(*word)),
             None => self.add_new_chain(cache, at),
         }
     }
 
-    /// Does the same as [`Self::add_chain`] for a chain that does not have its blocks' numbers in
-    /// this tally yet, and stores them there.
+    /// Does the same as [`Self::add_chain`] for a chain that does not have its blocks' numbers of
+    /// this value yet, and stores them there.
     #[cold]
     #[inline(never)]
     fn add_new_chain(&mut self, cache: &mut BlockCache, at: ChainId) {
-        let mut tally_words: Vec<TallyWord> = Vec::new();
+        let mut set_words: Vec<BlockSetWord> = Vec::new();
         for index in 0..cache.chains.blocks(at).len() {
             let Some(id) = cache.chains.blocks(at).get(index).copied() else { break };
             let Some(number) = self.number_of_block(cache, id) else { continue };
-            let (index, bit) = tally_word_of(number);
-            match tally_words.iter_mut().find(|word| word.0 == index) {
+            let (index, bit) = set_word_of(number);
+            match set_words.iter_mut().find(|word| word.0 == index) {
                 Some(word) => word.1 |= bit,
-                None => tally_words.push((index, bit)),
+                None => set_words.push((index, bit)),
             }
         }
-        for word in &tally_words {
+        for word in &set_words {
             self.executed.add(*word);
         }
-        cache.chains.set_tally_words(at, self.id, &tally_words);
+        cache.chains.store_set_words(at, self.id, &set_words);
     }
 
     /// Returns the number of a cached block, giving it one if it has none, and stores it in the
     /// block. `None` if no block has this id.
     fn number_of_block(&mut self, cache: &mut BlockCache, id: BlockId) -> Option<u32> {
         let block = cache.get_mut(id)?;
-        if block.number_in_tally.0 != self.id {
-            block.number_in_tally = (self.id, self.numbering.number_of((block.ip, block.last())));
+        if block.block_number.0 != self.id {
+            block.block_number = (self.id, self.numbering.number_of((block.ip, block.last())));
         }
-        Some(block.number_in_tally.1)
+        Some(block.block_number.1)
     }
 
     /// Adds a whole cached block to the executed ones. Does not count its instructions.
     pub(super) fn add_block(&mut self, code: &mut Code<'_>, id: BlockId) {
         if let Some(number) = self.number_of_block(&mut code.cache, id) {
-            self.executed.add(tally_word_of(number));
+            self.executed.add(set_word_of(number));
         }
     }
 
@@ -162,7 +166,7 @@ impl Numbering {
 }
 
 /// Returns the set that contains only this number.
-const fn tally_word_of(number: u32) -> TallyWord {
+const fn set_word_of(number: u32) -> BlockSetWord {
     (number >> 6, 1 << (number & 63))
 }
 
@@ -177,7 +181,7 @@ struct NumberSet {
 impl NumberSet {
     /// Adds the numbers in one word of a set.
     #[inline]
-    fn add(&mut self, (word, bits): TallyWord) {
+    fn add(&mut self, (word, bits): BlockSetWord) {
         let word = word as usize;
         let Some(all) = self.words.get_mut(word) else {
             self.grow(word);
@@ -205,7 +209,7 @@ impl NumberSet {
     }
 
     /// Returns the words that have a bit set, each with its index, in ascending order.
-    fn words(&self) -> impl Iterator<Item = TallyWord> {
+    fn words(&self) -> impl Iterator<Item = BlockSetWord> {
         let groups = self.used.iter().zip(self.words.chunks(64)).zip(0_u32..);
         groups.flat_map(|((used, words), group)| {
             SetBits(*used).filter_map(move |word| {

@@ -1,6 +1,6 @@
 //! Executes one block from cached data only: the block and its successor are cached and linked, and
-//! the TNT bit or TIP of its branch comes next. `follow` and `bind` execute all other blocks, with
-//! the same results.
+//! the TNT bit or TIP of its branch comes next. `run_block` and `bind` execute all other blocks,
+//! with the same results.
 
 use super::block::{Block, BlockExit, BlockId, End};
 use super::code::Code;
@@ -8,7 +8,8 @@ use super::decoder::Decoder;
 use super::item::{Exit, Span};
 use crate::common::Addr;
 
-/// The number of direct jumps and calls in a row after which `follow` checks whether they ever end.
+/// The number of direct jumps and calls in a row after which `run_block` checks whether they ever
+/// end.
 pub(super) const ENDLESS_CHECK_BLOCKS: u32 = 64;
 
 impl Decoder<'_> {
@@ -45,7 +46,7 @@ impl Decoder<'_> {
     /// Executes a direct jump or call. Returns `None` if it may not have been executed yet.
     ///
     /// With unused TNT bits, the branch that the next bit belongs to is still ahead, so this one
-    /// was executed. After too many in a row, `follow` checks whether they ever end. Without TNT
+    /// was executed. After too many in a row, `run_block` checks whether they ever end. Without TNT
     /// bits, the next packet may bind before the jump, unless it is the TIP of a branch that the
     /// jump leads to.
     #[inline]

@@ -1,24 +1,24 @@
-//! Decodes to counts, without order: the number of instructions, the set of blocks, and the calls
-//! and returns. Yields the same events and gaps as decoding item by item, but faster.
+//! Decodes without order: to the number of instructions, the set of blocks, and the calls and
+//! returns. Yields the same events and gaps as decoding item by item, but faster.
 
 use super::block::Block;
 use super::chain::{Call, Chain, Tail};
 use super::chains::{ChainId, Chains};
 use super::code::Code;
 use super::decoder::Decoder;
+use super::executed_code::ExecutedCode;
 use super::item::{FlowItem, Span};
-use super::lane::ChainSink;
-use super::tally::Tally;
+use super::run_chains::ChainSink;
 use super::tnt::TntBits;
 use crate::common::Addr;
 
-/// A receiver of the calls and returns of a skimmed trace, in execution order.
+/// A receiver of the calls and returns of a trace whose code is collected, in execution order.
 ///
 /// The code is reported in pieces, each a span or several blocks at once. For each piece,
 /// [`arrive`](Self::arrive) is called first, then [`call`](Self::call) for calls inside it or
 /// [`loads_sp`](Self::loads_sp), then at most one of [`leave`](Self::leave) and
 /// [`leave_by`](Self::leave_by), unless control leaves by a plain jump. Instructions are numbered
-/// from the start of the tally's round.
+/// from the start of the round ([`ExecutedCode`]).
 pub trait CallWatch {
     /// True if the watch ignores everything, so that nothing is reported.
     const IS_IDLE: bool = false;
@@ -71,28 +71,32 @@ impl CallWatch for () {
 
 impl Decoder<'_> {
     /// Decodes to the next event or gap and returns it; `None` at the end. Adds the code executed
-    /// until then to `tally`. Events and gaps are those that [`Decoder::next`] would return, but
+    /// until then to `executed`. Events and gaps are those that [`Decoder::next`] would return, but
     /// executed blocks are not returned.
-    pub fn skim(&mut self, code: &mut Code<'_>, tally: &mut Tally) -> Option<FlowItem> {
-        self.skim_watched(code, tally, &mut ())
-    }
-
-    /// Decodes as [`Self::skim`] does, and reports the calls and returns executed until then to
-    /// `watch`.
-    pub fn skim_watched(
+    pub fn collect_code(
         &mut self,
         code: &mut Code<'_>,
-        tally: &mut Tally,
+        executed: &mut ExecutedCode,
+    ) -> Option<FlowItem> {
+        self.collect_code_watched(code, executed, &mut ())
+    }
+
+    /// Decodes as [`Self::collect_code`] does, and reports the calls and returns executed until
+    /// then to `watch`.
+    pub fn collect_code_watched(
+        &mut self,
+        code: &mut Code<'_>,
+        executed: &mut ExecutedCode,
         watch: &mut impl CallWatch,
     ) -> Option<FlowItem> {
         loop {
             if self.is_about_to_execute() {
-                self.run_chains(code, &mut Skim { tally, watch });
+                self.run_chains(code, &mut CodeCollector { executed, watch });
             }
             match self.next_uncached(code)? {
                 FlowItem::Block(span) => {
-                    watch.arrive(span.ip, tally.insns);
-                    tally.add_span(code, &span);
+                    watch.arrive(span.ip, executed.insns);
+                    executed.add_span(code, &span);
                     report_span(&span, code, watch);
                 }
                 item => return Some(item),
@@ -101,22 +105,22 @@ impl Decoder<'_> {
     }
 }
 
-/// A sink that counts chains, and reports their calls and returns.
-struct Skim<'a, W> {
-    tally: &'a mut Tally,
+/// A sink that adds chains to an [`ExecutedCode`], and reports their calls and returns.
+struct CodeCollector<'a, W> {
+    executed: &'a mut ExecutedCode,
     watch: &'a mut W,
 }
 
-impl<W: CallWatch> ChainSink for Skim<'_, W> {
+impl<W: CallWatch> ChainSink for CodeCollector<'_, W> {
     #[expect(clippy::inline_always, reason = "it takes no longer than a call of it")]
     #[inline(always)]
     fn executed(&mut self, ip: Addr, at: ChainId, _: TntBits, code: &mut Code<'_>) -> bool {
         let Some(chain) = code.cache.chains.get(at) else { return true };
-        self.watch.arrive(ip, self.tally.insns);
-        report_chain(chain, self.tally.insns, &code.cache.chains, self.watch);
-        self.tally.insns += u64::from(chain.insns);
-        if !self.tally.has_added(chain) {
-            self.tally.add_chain(&mut code.cache, at);
+        self.watch.arrive(ip, self.executed.insns);
+        report_chain(chain, self.executed.insns, &code.cache.chains, self.watch);
+        self.executed.insns += u64::from(chain.insns);
+        if !self.executed.has_added(chain) {
+            self.executed.add_chain(&mut code.cache, at);
         }
         true
     }

@@ -1,6 +1,6 @@
 //! The hot loop of decoding: executes chain after chain ([`super::chain`]), as long as the
-//! available TNT bits and TIPs suffice. `fast`, `follow` and `bind` execute everything else, with
-//! the same results.
+//! available TNT bits and TIPs suffice. `run_cached`, `run_block` and `bind` execute everything
+//! else, with the same results.
 
 use super::block::BlockId;
 use super::chain::{CHAIN_BITS, Chain, ChainKey, Tail};

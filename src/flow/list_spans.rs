@@ -5,7 +5,7 @@ use super::chains::ChainId;
 use super::code::Code;
 use super::decoder::Decoder;
 use super::item::{FlowItem, Span};
-use super::lane::ChainSink;
+use super::run_chains::ChainSink;
 use super::tnt::TntBits;
 use crate::common::Addr;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ impl Decoder<'_> {
     /// Decodes to the next event or gap and returns it; `None` at the end. Passes the spans
     /// executed until then to `show`, in order, some at a time. Spans, events and gaps together are
     /// the items that [`Decoder::next`] would return.
-    pub fn list(
+    pub fn list_spans(
         &mut self,
         code: &mut Code<'_>,
         show: &mut impl FnMut(&[Span]),
@@ -24,16 +24,16 @@ impl Decoder<'_> {
             true
         };
         loop {
-            if let ControlFlow::Break(item) = self.list_some(code, &mut show) {
+            if let ControlFlow::Break(item) = self.list_spans_while(code, &mut show) {
                 return item;
             }
         }
     }
 
-    /// Decodes like [`Self::list`], and returns [`ControlFlow::Break`] with its result, but stops
-    /// early with [`ControlFlow::Continue`] after `show` returned false. The next call goes on
-    /// after the spans that were shown.
-    pub fn list_some(
+    /// Decodes like [`Self::list_spans`], and returns [`ControlFlow::Break`] with its result, but
+    /// stops early with [`ControlFlow::Continue`] after `show` returned false. The next call goes
+    /// on after the spans that were shown.
+    pub fn list_spans_while(
         &mut self,
         code: &mut Code<'_>,
         show: &mut impl FnMut(&[Span]) -> bool,
