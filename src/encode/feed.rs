@@ -23,11 +23,11 @@ const READ_BYTES: usize = 16 << 10;
 /// A message to the encoder about one traced thread, or about all. The first item of a thread makes
 /// it known.
 #[derive(Debug)]
-pub enum Item {
+pub enum TraceItem {
     /// New edges of superblocks.
-    Edges(NewEdges),
+    NewEdges(NewEdges),
     /// From now on another program runs in the process, with other shared memory and other edges.
-    Program(Arc<Shared>),
+    NewProgram(Arc<Shared>),
     /// The code that is traced from now on.
     Ranges(Ranges),
     /// Records in the shared memory.
@@ -41,39 +41,39 @@ pub enum Item {
         frees: Option<(Arc<BusyBuffers>, usize)>,
     },
     /// The thread was created at this time.
-    Born { tsc: u64 },
+    CreationTime { tsc: u64 },
     /// The thread's known history begins here, at this time: earlier records are overwritten.
-    Begin { tsc: u64 },
+    BeginHistory { tsc: u64 },
     /// The first steps of a path were executed, and an event interrupted it before the instruction
     /// at `ip`.
-    Partial { steps: Vec<Step>, ip: u64 },
+    PartialPath { steps: Vec<Step>, ip: u64 },
     /// The tracer executed an instruction, after which the thread is at `next`.
-    Native { insn: Insn, next: u64 },
+    SteppedInsn { insn: Insn, next: u64 },
     /// The thread entered the kernel, by anything but a branch, before the instruction at `ip`.
-    Leave { ip: u64 },
+    EnterKernel { ip: u64 },
     /// The thread returned from the kernel to the program at `ip`.
-    Enter { ip: u64, tsc: u64 },
+    ReturnFromKernel { ip: u64, tsc: u64 },
     /// The thread's trace pointer is invalid: its trace ends here.
-    Damage,
+    BadPointer,
     /// The thread's history ends where its last record leads.
-    End,
+    EndHistory,
     /// A buffer of an ended thread is no longer used, and no [`Self::Records`] frees it: the last
     /// one, or any of a ring.
-    Free(Arc<BusyBuffers>, usize),
+    FreeBuffer(Arc<BusyBuffers>, usize),
     /// Requests the packets of the thread so far.
     Flush,
     /// Requests the packets so far of all threads, and a message once they are ready.
-    Sync(Sender<()>),
+    FlushAll(Sender<()>),
 }
 
-impl Item {
+impl TraceItem {
     /// Returns the address at which the thread was before this item: the target of its last record.
     /// `None` if the item does not show it.
     fn ip_before(&self) -> Option<u64> {
         match self {
-            Self::Partial { steps, ip } => Some(steps.first().map_or(*ip, |step| step.ip)),
-            Self::Native { insn, .. } => Some(insn.ip.0),
-            Self::Leave { ip } => Some(*ip),
+            Self::PartialPath { steps, ip } => Some(steps.first().map_or(*ip, |step| step.ip)),
+            Self::SteppedInsn { insn, .. } => Some(insn.ip.0),
+            Self::EnterKernel { ip } => Some(*ip),
             _ => None,
         }
     }
@@ -81,7 +81,7 @@ impl Item {
 
 /// The result of encoding a thread.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct TraceResult {
     /// The number of instructions in the trace.
     pub instructions: u64,
     /// True if the trace ends early, at records or a pointer that the program damaged.
@@ -95,9 +95,9 @@ pub type Packets = (Tid, Vec<u8>);
 #[derive(Debug)]
 pub(super) struct Feed {
     /// `None` once no more items will follow.
-    items: Option<Sender<(Tid, Item)>>,
+    items: Option<Sender<(Tid, TraceItem)>>,
     packets: Receiver<Packets>,
-    worker: Option<JoinHandle<HashMap<Tid, Tally>>>,
+    worker: Option<JoinHandle<HashMap<Tid, TraceResult>>>,
 }
 
 impl Feed {
@@ -129,7 +129,7 @@ impl Feed {
     }
 
     /// Sends the encoder an item about a thread. Does not wait.
-    pub(super) fn send(&self, tid: Tid, item: Item) {
+    pub(super) fn send(&self, tid: Tid, item: TraceItem) {
         if let Some(items) = &self.items {
             // The worker ends when this sender is dropped, never before.
             let _ = items.send((tid, item));
@@ -140,7 +140,7 @@ impl Feed {
     /// `tid` may be any thread.
     pub(super) fn wait_until_encoded(&self, tid: Tid) {
         let (done, is_done) = channel();
-        self.send(tid, Item::Sync(done));
+        self.send(tid, TraceItem::FlushAll(done));
         // If the worker has ended, there is nothing to wait for.
         let _ = is_done.recv();
     }
@@ -152,10 +152,10 @@ impl Feed {
 
     /// Waits until all is encoded, and ends the worker. Returns the packets that were not returned
     /// yet, and the result of each thread.
-    pub(super) fn finish(mut self) -> (Vec<Packets>, HashMap<Tid, Tally>) {
+    pub(super) fn finish(mut self) -> (Vec<Packets>, HashMap<Tid, TraceResult>) {
         self.items = None;
-        let tallies = self.worker.take().and_then(|worker| worker.join().ok()).unwrap_or_default();
-        (self.packets.iter().collect(), tallies)
+        let results = self.worker.take().and_then(|worker| worker.join().ok()).unwrap_or_default();
+        (self.packets.iter().collect(), results)
     }
 }
 
@@ -199,29 +199,29 @@ struct Worker {
 /// The encoding of one thread's trace.
 struct ThreadEncoding {
     trace: Trace,
-    tally: Tally,
+    result: TraceResult,
     /// The number of bytes of records whose packets are not handed over yet.
     pending_record_bytes: usize,
 }
 
 impl Worker {
     /// Handles items until the sender is dropped.
-    fn handle_items(&mut self, items: &Receiver<(Tid, Item)>) {
+    fn handle_items(&mut self, items: &Receiver<(Tid, TraceItem)>) {
         for (tid, item) in items {
             match item {
-                Item::Edges(news) => self.dictionary.learn(news),
-                Item::Program(shared) => {
+                TraceItem::NewEdges(news) => self.dictionary.learn(news),
+                TraceItem::NewProgram(shared) => {
                     self.shared = shared;
                     self.dictionary = Dictionary::default();
                     self.chains = Chains::default();
                 }
-                Item::Ranges(ranges) => {
+                TraceItem::Ranges(ranges) => {
                     for thread in self.threads.values_mut() {
                         thread.trace.set_ranges(&ranges);
                     }
                     self.ranges = ranges;
                 }
-                Item::Sync(done) => {
+                TraceItem::FlushAll(done) => {
                     self.flush();
                     // Nobody waits any more: the recorder is on its way out.
                     let _ = done.send(());
@@ -233,19 +233,19 @@ impl Worker {
 
     /// Handles an item about one thread, which is new if it is its first. Once a thread's trace is
     /// damaged, only frees its buffers. Sends packets if they are many or requested.
-    fn handle_thread_item(&mut self, tid: Tid, item: Item) {
+    fn handle_thread_item(&mut self, tid: Tid, item: TraceItem) {
         let new = || ThreadEncoding {
             trace: Trace::new(self.psb_period, &self.ranges),
-            tally: Tally::default(),
+            result: TraceResult::default(),
             pending_record_bytes: 0,
         };
         let thread = self.threads.entry(tid).or_insert_with(new);
-        let ThreadEncoding { trace: encoder, tally, pending_record_bytes } = thread;
-        if let Item::Free(busy, index) = &item {
+        let ThreadEncoding { trace: encoder, result, pending_record_bytes } = thread;
+        if let TraceItem::FreeBuffer(busy, index) = &item {
             busy.free(*index);
         }
-        if tally.damaged {
-            if let Item::Records { frees: Some((busy, index)), .. } = item {
+        if result.damaged {
+            if let TraceItem::Records { frees: Some((busy, index)), .. } = item {
                 busy.free(index);
             }
             return;
@@ -253,17 +253,17 @@ impl Worker {
         if let Some(ip) = item.ip_before()
             && encoder.finish_owed_record(&self.dictionary, ip).is_err()
         {
-            tally.damaged = true;
+            result.damaged = true;
             return;
         }
         let mut flush = false;
         match item {
-            Item::Edges(..)
-            | Item::Program(_)
-            | Item::Ranges(_)
-            | Item::Free(..)
-            | Item::Sync(_) => {}
-            Item::Records { offset, len, frees } => {
+            TraceItem::NewEdges(..)
+            | TraceItem::NewProgram(_)
+            | TraceItem::Ranges(_)
+            | TraceItem::FreeBuffer(..)
+            | TraceItem::FlushAll(_) => {}
+            TraceItem::Records { offset, len, frees } => {
                 *pending_record_bytes += len;
                 let (shared, dictionary) = (&self.shared, &self.dictionary);
                 let read = encode_shared_records(
@@ -274,32 +274,34 @@ impl Worker {
                     offset,
                     len,
                 );
-                tally.damaged = read == Err(BadRecord);
+                result.damaged = read == Err(BadRecord);
                 if let Some((busy, index)) = frees {
                     busy.free(index);
                 }
             }
-            Item::Damage => tally.damaged = true,
-            Item::Born { tsc } => encoder.set_creation_time(tsc),
-            Item::Begin { .. } if encoder.has_stopped() => {}
-            Item::Begin { tsc } => {
+            TraceItem::BadPointer => result.damaged = true,
+            TraceItem::CreationTime { tsc } => encoder.set_creation_time(tsc),
+            TraceItem::BeginHistory { .. } if encoder.has_stopped() => {}
+            TraceItem::BeginHistory { tsc } => {
                 if encoder.instructions() > 0 {
                     encoder.lose_history(&self.dictionary);
                     let _ = self.packets.send((tid, encoder.drain()));
                 }
                 encoder.begin_history(tsc);
             }
-            Item::Partial { steps, ip } => encoder.partial_path(&self.dictionary, &steps, ip),
-            Item::Native { insn, next } => encoder.stepped_insn(&insn, next),
-            Item::Leave { ip } => encoder.enter_kernel(ip),
-            Item::End => encoder.end_history(&self.dictionary),
-            Item::Enter { ip, tsc } => encoder.return_from_kernel(ip, tsc),
-            Item::Flush => {
+            TraceItem::PartialPath { steps, ip } => {
+                encoder.partial_path(&self.dictionary, &steps, ip)
+            }
+            TraceItem::SteppedInsn { insn, next } => encoder.stepped_insn(&insn, next),
+            TraceItem::EnterKernel { ip } => encoder.enter_kernel(ip),
+            TraceItem::EndHistory => encoder.end_history(&self.dictionary),
+            TraceItem::ReturnFromKernel { ip, tsc } => encoder.return_from_kernel(ip, tsc),
+            TraceItem::Flush => {
                 encoder.flush();
                 flush = true;
             }
         }
-        tally.instructions = encoder.instructions();
+        result.instructions = encoder.instructions();
         if flush || *pending_record_bytes >= HANDOVER_RECORD_BYTES {
             *pending_record_bytes = 0;
             // Nobody to receive it: the recorder is on its way out.
@@ -317,8 +319,8 @@ impl Worker {
     }
 
     /// Sends the last packets, and returns the results.
-    fn finish(mut self) -> HashMap<Tid, Tally> {
+    fn finish(mut self) -> HashMap<Tid, TraceResult> {
         self.flush();
-        self.threads.into_iter().map(|(tid, thread)| (tid, thread.tally)).collect()
+        self.threads.into_iter().map(|(tid, thread)| (tid, thread.result)).collect()
     }
 }

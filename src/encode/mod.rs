@@ -9,7 +9,7 @@
 //! of the PT unit.
 //!
 //! Around that core, [`Tracer`] takes the records out of the trace buffers of a process that runs
-//! translated, a [`Lane`] of buffers for each thread, and encodes them on another thread.
+//! translated, a [`ThreadBuffers`] of buffers for each thread, and encodes them on another thread.
 //! [`InlineTracer`] encodes them where it is called.
 
 mod dictionary;
@@ -17,22 +17,22 @@ mod encoder;
 mod feed;
 mod filtered;
 mod inline;
-mod lane;
 mod path;
 mod ranges;
 mod ring;
 mod sample;
 mod stopping;
+mod thread_buffers;
 mod trace;
 mod tracer;
 
 pub use dictionary::{Dictionary, NewEdges, Paths};
 pub use encoder::{BadRecord, Chains};
-pub use feed::{Item, Packets, Tally};
+pub use feed::{Packets, TraceItem, TraceResult};
 pub use inline::InlineTracer;
-pub use lane::Lane;
 pub use path::Path;
 pub use ranges::{MOST_RANGES, Ranges};
 pub use sample::Sampler;
+pub use thread_buffers::ThreadBuffers;
 pub use trace::Trace;
 pub use tracer::{BadPointer, Tracer};

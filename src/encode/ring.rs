@@ -3,7 +3,7 @@
 //! thread ends, so writing records is all that slows the program. A full recording that reaches its
 //! largest size goes on as a ring.
 
-use super::feed::Item;
+use super::feed::TraceItem;
 use crate::common::Tid;
 use crate::engine::Area;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 /// The items that are kept of the threads of a process, to be encoded when each thread ends.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
-    threads: HashMap<Tid, VecDeque<Item>>,
+    threads: HashMap<Tid, VecDeque<TraceItem>>,
     /// Threads whose traces have ended, so that nothing more is kept of them.
     stopped: HashSet<Tid>,
     /// True if records were overwritten.
@@ -20,7 +20,7 @@ pub(super) struct Ring {
 
 impl Ring {
     /// Keeps the next item of a thread; drops it if the thread's trace has ended.
-    pub(super) fn keep(&mut self, tid: Tid, item: Item) {
+    pub(super) fn keep(&mut self, tid: Tid, item: TraceItem) {
         if !self.stopped.contains(&tid) {
             self.threads.entry(tid).or_default().push_back(item);
         }
@@ -44,8 +44,8 @@ impl Ring {
         let start = area.offset_of(area.buffer(buffer));
         // An item without records may be at the very end of the buffer. That end is no part of the
         // next buffer: a page that cannot be accessed is between them.
-        let inside = |item: &Item| {
-            matches!(item, Item::Records { offset, .. }
+        let inside = |item: &TraceItem| {
+            matches!(item, TraceItem::Records { offset, .. }
                 if (start..=start + area.buffer_bytes).contains(offset))
         };
         let Some(last) = items.iter().rposition(inside) else {
@@ -53,17 +53,17 @@ impl Ring {
             return;
         };
         items.drain(..=last);
-        items.push_front(Item::Begin { tsc });
+        items.push_front(TraceItem::BeginHistory { tsc });
         self.overwritten = true;
     }
 
     /// Removes and returns the items kept so far of a thread that goes on, for a snapshot.
-    pub(super) fn take_so_far(&mut self, tid: Tid) -> VecDeque<Item> {
+    pub(super) fn take_so_far(&mut self, tid: Tid) -> VecDeque<TraceItem> {
         self.threads.get_mut(&tid).map(std::mem::take).unwrap_or_default()
     }
 
     /// Removes and returns the items of a thread that ended, and forgets the thread.
-    pub(super) fn take_of_ended(&mut self, tid: Tid) -> VecDeque<Item> {
+    pub(super) fn take_of_ended(&mut self, tid: Tid) -> VecDeque<TraceItem> {
         self.stopped.remove(&tid);
         self.threads.remove(&tid).unwrap_or_default()
     }

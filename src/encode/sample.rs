@@ -1,6 +1,6 @@
 //! Samples of the records of threads, which show the translator the code that is executed most.
 
-use super::lane::Lane;
+use super::thread_buffers::ThreadBuffers;
 use crate::engine::Shared;
 use crate::translate::{AddressMap, Translator};
 use std::sync::Arc;
@@ -17,21 +17,25 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Counts the records at the start of the lane's buffer in use, which is full, by the number of
-    /// their edge. Must be called for each full buffer: it skips most of them, and returns `None`.
+    /// Counts the records at the start of the buffers's buffer in use, which is full, by the number
+    /// of their edge. Must be called for each full buffer: it skips most of them, and returns
+    /// `None`.
     pub fn sample(
         &mut self,
         code: &Translator<Arc<Shared>>,
         shared: &Shared,
-        lane: &Lane,
+        buffers: &ThreadBuffers,
     ) -> Option<AddressMap<u32, u64>> {
         self.full_buffers += 1;
         if !self.full_buffers.is_power_of_two() && !self.full_buffers.is_multiple_of(PERIOD) {
             return None;
         }
         let mut records = vec![0; SAMPLE_BYTES];
-        let len = SAMPLE_BYTES.min(usize::try_from(lane.area.buffer_bytes).unwrap_or(0));
-        shared.read(lane.area.offset_of(lane.area.buffer(lane.buffer)), &mut records[..len]);
+        let len = SAMPLE_BYTES.min(usize::try_from(buffers.area.buffer_bytes).unwrap_or(0));
+        shared.read(
+            buffers.area.offset_of(buffers.area.buffer(buffers.current)),
+            &mut records[..len],
+        );
         let mut sample: AddressMap<u32, u64> = AddressMap::default();
         let mut rest = &records[..len];
         while let Some(number) = rest.first_chunk() {

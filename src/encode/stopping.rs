@@ -2,36 +2,36 @@
 //! (`TraceStop`). A ring searches each full buffer for it, since the records up to there must not
 //! be overwritten by later ones.
 
-use super::lane::Lane;
 use super::ranges::Ranges;
+use super::thread_buffers::ThreadBuffers;
 use crate::engine::Shared;
 use crate::translate::{Edge, EdgeKind, Outcome, Step, Translator};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Returns true if the records in the lane's buffer in use, up to `pointer`, have a branch to code
-/// that ends the trace; false at an invalid record, too. Stores the kind of the last record in
-/// `lane` for the next call, whose first record shows the target of an indirect one.
+/// Returns true if the records in the buffers's buffer in use, up to `pointer`, have a branch to
+/// code that ends the trace; false at an invalid record, too. Stores the kind of the last record in
+/// `buffers` for the next call, whose first record shows the target of an indirect one.
 pub(super) fn leads_to_trace_stop(
     code: &Translator<Arc<Shared>>,
     ranges: &Ranges,
     shared: &Shared,
-    lane: &mut Lane,
+    buffers: &mut ThreadBuffers,
     pointer: u64,
 ) -> bool {
     if !ranges.has_trace_stop() {
         return false;
     }
-    let start = lane.area.buffer(lane.buffer);
+    let start = buffers.area.buffer(buffers.current);
     let mut bytes = vec![0; usize::try_from(pointer.saturating_sub(start)).unwrap_or(0)];
-    shared.read(lane.area.offset_of(start), &mut bytes);
+    shared.read(buffers.area.offset_of(start), &mut bytes);
     let mut known = HashMap::new();
     let mut rest = &bytes[..];
     while let Some((number, following)) = rest.split_first_chunk::<4>() {
         let number = u32::from_le_bytes(*number);
         let Some(edge) = code.edges_from(number as usize).first() else { break };
         rest = following.get(edge.kind.record_bytes() - 4..).unwrap_or_default();
-        let before = lane.last_record.replace(edge.kind);
+        let before = buffers.last_record.replace(edge.kind);
         let is_target = before.is_some_and(EdgeKind::is_indirect);
         if is_target && edge.kind != EdgeKind::SyscallReturn && ranges.is_trace_stop(edge.start) {
             return true;

@@ -4,11 +4,11 @@
 //! pointer* is the address in its buffer at which a thread writes its next record.
 
 use super::dictionary::{NewEdges, Paths};
-use super::feed::{Feed, Item, Packets, Tally};
-use super::lane::Lane;
+use super::feed::{Feed, Packets, TraceItem, TraceResult};
 use super::ranges::Ranges;
 use super::ring::Ring;
 use super::stopping::leads_to_trace_stop;
+use super::thread_buffers::ThreadBuffers;
 use crate::common::Tid;
 use crate::engine::{BUFFERS, BusyBuffers, Shared};
 use crate::translate::Translator;
@@ -66,7 +66,7 @@ impl Tracer {
     /// another shared memory and translator.
     pub fn new_program(&mut self, tid: Tid, shared: Arc<Shared>) {
         self.shared = Arc::clone(&shared);
-        self.feed.send(tid, Item::Program(shared));
+        self.feed.send(tid, TraceItem::NewProgram(shared));
         self.sent = Sent::default();
         self.code_times.clear();
     }
@@ -75,12 +75,12 @@ impl Tracer {
     /// one.
     pub fn set_ranges(&mut self, tid: Tid, ranges: &Ranges) {
         self.ranges = ranges.clone();
-        self.feed.send(tid, Item::Ranges(ranges.clone()));
+        self.feed.send(tid, TraceItem::Ranges(ranges.clone()));
     }
 
     /// Sets the time since which the code of the edges from number `first_edge` on is unchanged.
     /// Must be called before an item that may refer to these edges is sent.
-    pub fn code_is_since(&mut self, first_edge: usize, tsc: u64) {
+    pub fn set_code_time(&mut self, first_edge: usize, tsc: u64) {
         self.code_times.push((first_edge, tsc));
     }
 
@@ -98,7 +98,7 @@ impl Tracer {
 
     /// Waits until all items that were sent are encoded, and their packets are ready. Items that a
     /// ring keeps are not sent yet. `tid` may be any thread.
-    pub fn settle(&self, tid: Tid) {
+    pub fn wait_until_encoded(&self, tid: Tid) {
         self.feed.wait_until_encoded(tid);
     }
 
@@ -109,14 +109,14 @@ impl Tracer {
 
     /// Waits until all sent items are encoded, and ends the encoder. Returns the last packets, the
     /// result of each thread, and true if records were overwritten.
-    pub fn finish(self) -> (Vec<Packets>, HashMap<Tid, Tally>, bool) {
-        let (packets, tallies) = self.feed.finish();
-        (packets, tallies, self.ring.is_some_and(|ring| ring.overwritten))
+    pub fn finish(self) -> (Vec<Packets>, HashMap<Tid, TraceResult>, bool) {
+        let (packets, results) = self.feed.finish();
+        (packets, results, self.ring.is_some_and(|ring| ring.overwritten))
     }
 
     /// Sends the encoder an item about a thread: at once, or if this is a ring, when the thread
     /// ends.
-    pub fn send(&mut self, code: &Code, tid: Tid, item: Item) {
+    pub fn send(&mut self, code: &Code, tid: Tid, item: TraceItem) {
         match &mut self.ring {
             Some(ring) => ring.keep(tid, item),
             None => self.send_now(code, tid, item),
@@ -125,114 +125,116 @@ impl Tracer {
 
     /// Sends a thread's records that were not sent yet, up to its trace pointer `pointer`, which
     /// the program can damage. If it is invalid, fails, and nothing more of the thread is encoded.
-    pub fn records(
+    pub fn send_records(
         &mut self,
         code: &Code,
-        lane: &mut Lane,
+        buffers: &mut ThreadBuffers,
         pointer: u64,
     ) -> Result<(), BadPointer> {
-        self.send_records(code, lane, pointer, None)
+        self.send_records_freeing(code, buffers, pointer, None)
     }
 
-    /// Does the same as [`Self::records`], and lets the encoder free a buffer once it has read the
-    /// records.
-    fn send_records(
+    /// Does the same as [`Self::send_records`], and lets the encoder free a buffer once it has read
+    /// the records.
+    fn send_records_freeing(
         &mut self,
         code: &Code,
-        lane: &mut Lane,
+        buffers: &mut ThreadBuffers,
         pointer: u64,
         frees: Option<(Arc<BusyBuffers>, usize)>,
     ) -> Result<(), BadPointer> {
-        let is_good = lane.holds(pointer);
+        let is_good = buffers.holds(pointer);
         if !is_good {
-            self.send(code, lane.tid, Item::Damage);
+            self.send(code, buffers.tid, TraceItem::BadPointer);
         }
-        let pointer = if is_good { pointer } else { lane.unsent };
-        let len = usize::try_from(pointer.saturating_sub(lane.unsent)).unwrap_or(0);
-        let offset = lane.area.offset_of(lane.unsent);
-        lane.unsent = lane.unsent.max(pointer);
+        let pointer = if is_good { pointer } else { buffers.unsent };
+        let len = usize::try_from(pointer.saturating_sub(buffers.unsent)).unwrap_or(0);
+        let offset = buffers.area.offset_of(buffers.unsent);
+        buffers.unsent = buffers.unsent.max(pointer);
         if len > 0 || frees.is_some() {
-            self.send(code, lane.tid, Item::Records { offset, len, frees });
+            self.send(code, buffers.tid, TraceItem::Records { offset, len, frees });
         }
         if is_good { Ok(()) } else { Err(BadPointer) }
     }
 
-    /// Sends the records of a full buffer, up to `pointer`, and moves the lane to the next buffer.
-    /// Waits until the encoder has read that one; a ring drops the oldest records instead, which
-    /// are there. If the thread's trace has ended in a ring, drops the new records and reuses the
-    /// same buffer. `tsc` is the time now. Fails at an invalid pointer, but moves on nevertheless.
-    pub fn next_buffer(
+    /// Sends the records of a full buffer, up to `pointer`, and moves the buffers to the next
+    /// buffer. Waits until the encoder has read that one; a ring drops the oldest records instead,
+    /// which are there. If the thread's trace has ended in a ring, drops the new records and reuses
+    /// the same buffer. `tsc` is the time now. Fails at an invalid pointer, but moves on
+    /// nevertheless.
+    pub fn move_to_next_buffer(
         &mut self,
         code: &Code,
-        lane: &mut Lane,
+        buffers: &mut ThreadBuffers,
         pointer: u64,
         tsc: u64,
     ) -> Result<(), BadPointer> {
-        let next = self.next_index(lane);
-        if next == lane.buffer {
-            lane.unsent = lane.area.buffer(next);
+        let next = self.next_index(buffers);
+        if next == buffers.current {
+            buffers.unsent = buffers.area.buffer(next);
             return Ok(());
         }
-        let frees = self.ring.is_none().then(|| (lane.busy.clone(), lane.buffer));
+        let frees = self.ring.is_none().then(|| (buffers.busy.clone(), buffers.current));
         let has_stopped = self.ring.is_some()
-            && leads_to_trace_stop(code, &self.ranges, &self.shared, lane, pointer);
-        let sent = self.send_records(code, lane, pointer, frees);
+            && leads_to_trace_stop(code, &self.ranges, &self.shared, buffers, pointer);
+        let sent = self.send_records_freeing(code, buffers, pointer, frees);
         if let Some(ring) = &mut self.ring
-            && lane.busy.in_use()[next]
+            && buffers.busy.in_use()[next]
         {
-            let next_began = lane.began[(next + 1) % BUFFERS];
-            ring.forget_overwritten(lane.tid, lane.area, next, next_began);
-            lane.busy.free(next);
+            let next_began = buffers.began[(next + 1) % BUFFERS];
+            ring.forget_overwritten(buffers.tid, buffers.area, next, next_began);
+            buffers.busy.free(next);
         }
-        lane.busy.take(next);
-        lane.began[next] = tsc;
-        lane.buffer = next;
-        lane.unsent = lane.area.buffer(next);
+        buffers.busy.take(next);
+        buffers.began[next] = tsc;
+        buffers.current = next;
+        buffers.unsent = buffers.area.buffer(next);
         // Not earlier: a trace that has ended keeps no items, and these records are part of it.
         if let Some(ring) = self.ring.as_mut().filter(|_| has_stopped) {
-            ring.stop(lane.tid);
+            ring.stop(buffers.tid);
         }
         sent
     }
 
-    /// Returns the address of the buffer to which [`Self::next_buffer`] would move the lane.
-    pub fn next_start(&self, lane: &Lane) -> u64 {
-        lane.area.buffer(self.next_index(lane))
+    /// Returns the address of the buffer to which [`Self::move_to_next_buffer`] would move the
+    /// buffers.
+    pub fn next_buffer_start(&self, buffers: &ThreadBuffers) -> u64 {
+        buffers.area.buffer(self.next_index(buffers))
     }
 
     /// Returns the index of the buffer after the one in use; the same one if the thread's trace has
     /// ended.
-    fn next_index(&self, lane: &Lane) -> usize {
-        let has_stopped = self.ring.as_ref().is_some_and(|ring| ring.has_stopped(lane.tid));
-        if has_stopped { lane.buffer } else { (lane.buffer + 1) % BUFFERS }
+    fn next_index(&self, buffers: &ThreadBuffers) -> usize {
+        let has_stopped = self.ring.as_ref().is_some_and(|ring| ring.has_stopped(buffers.tid));
+        if has_stopped { buffers.current } else { (buffers.current + 1) % BUFFERS }
     }
 
     /// Sends a running thread's records up to `pointer`, except for the last one, which the thread
     /// may yet remove. `pointer` is the one that the thread last stored, at its last system call or
     /// later. Returns false, and sends nothing, if it shows no unsent record, or is beyond the
     /// buffer.
-    pub fn records_so_far(
+    pub fn send_records_so_far(
         &mut self,
         code: &Code,
-        lane: &mut Lane,
+        buffers: &mut ThreadBuffers,
         pointer: u64,
     ) -> Result<bool, BadPointer> {
-        if pointer <= lane.unsent || pointer > lane.end() {
+        if pointer <= buffers.unsent || pointer > buffers.end() {
             return Ok(false);
         }
-        match self.last_record(code, lane, pointer) {
-            Some(last) => self.records(code, lane, last).map(|()| true),
+        match self.last_record(code, buffers, pointer) {
+            Some(last) => self.send_records(code, buffers, last).map(|()| true),
             None => Ok(true),
         }
     }
 
     /// Returns the address of the last unsent record before `pointer`; `None` if no record ends
     /// there.
-    fn last_record(&self, code: &Code, lane: &Lane, pointer: u64) -> Option<u64> {
-        let (mut at, mut last) = (lane.unsent, None);
+    fn last_record(&self, code: &Code, buffers: &ThreadBuffers, pointer: u64) -> Option<u64> {
+        let (mut at, mut last) = (buffers.unsent, None);
         while at < pointer {
             let mut number = [0; 4];
-            self.shared.read(lane.area.offset_of(at), &mut number);
+            self.shared.read(buffers.area.offset_of(at), &mut number);
             let edges = code.edges_from(u32::from_le_bytes(number) as usize);
             last = Some(at);
             at += edges.first()?.kind.record_bytes() as u64;
@@ -242,11 +244,15 @@ impl Tracer {
 
     /// Sends the items that a ring kept of a thread that ended, and lets the encoder free the
     /// thread's buffers once it has read them. Does not wait.
-    pub fn close(&mut self, code: &Code, lane: &Lane) {
-        self.send_kept(code, lane.tid);
-        for (index, taken) in lane.busy.in_use().into_iter().enumerate() {
-            if taken && (self.ring.is_some() || index == lane.buffer) {
-                self.send_now(code, lane.tid, Item::Free(lane.busy.clone(), index));
+    pub fn close_thread(&mut self, code: &Code, buffers: &ThreadBuffers) {
+        self.send_kept(code, buffers.tid);
+        for (index, taken) in buffers.busy.in_use().into_iter().enumerate() {
+            if taken && (self.ring.is_some() || index == buffers.current) {
+                self.send_now(
+                    code,
+                    buffers.tid,
+                    TraceItem::FreeBuffer(buffers.busy.clone(), index),
+                );
             }
         }
     }
@@ -266,15 +272,15 @@ impl Tracer {
     }
 
     /// Sends items of a thread, and requests its packets.
-    fn send_all(&mut self, code: &Code, tid: Tid, items: VecDeque<Item>) {
+    fn send_all(&mut self, code: &Code, tid: Tid, items: VecDeque<TraceItem>) {
         for item in items {
             self.send_now(code, tid, item);
         }
-        self.send_now(code, tid, Item::Flush);
+        self.send_now(code, tid, TraceItem::Flush);
     }
 
     /// Sends an item about a thread at once, after all edges that it may refer to.
-    fn send_now(&mut self, code: &Code, tid: Tid, item: Item) {
+    fn send_now(&mut self, code: &Code, tid: Tid, item: TraceItem) {
         let edges = code.edges_from(self.sent.edges);
         if !edges.is_empty() {
             let mut edges = edges.to_vec();
@@ -290,7 +296,7 @@ impl Tracer {
             self.sent.pushes += pushes.len();
             self.sent.quiet_jumps += quiet_jumps.len();
             let news = NewEdges { edges, pushes, quiet_jumps, paths: self.new_paths(code) };
-            self.feed.send(tid, Item::Edges(news));
+            self.feed.send(tid, TraceItem::NewEdges(news));
         }
         self.feed.send(tid, item);
     }

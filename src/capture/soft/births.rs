@@ -13,7 +13,7 @@ use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::shares_memory;
 use crate::capture::recorder::Prepared;
 use crate::common::{Addr, Pid, Tid};
-use crate::encode::Item;
+use crate::encode::TraceItem;
 use crate::engine::Place;
 use crate::sideband::Event;
 use crate::tracee::call_numbers::{CLONE, CLONE3, FORK, VFORK};
@@ -106,7 +106,7 @@ impl Engine {
                 thread.watched.set(thread.tracee(), &debugger.slots)?;
             }
             thread.translated.begin_in_cache(gs_base)?;
-            process.send(child, Item::Born { tsc: now().0 });
+            process.send(child, TraceItem::CreationTime { tsc: now().0 });
             if !process.debugger.as_ref().is_some_and(|debugger| debugger.holds_new_threads) {
                 return Ok(thread.tracee().resume(0)?);
             }

@@ -9,7 +9,7 @@ use crate::capture::space::is_recorded;
 use crate::capture::unrecordable::reason_to_leave;
 use crate::capture::{Error, Report};
 use crate::common::{Addr, AddrRange};
-use crate::encode::Item;
+use crate::encode::TraceItem;
 use crate::engine::registers_after_call;
 use crate::insn::Registers;
 use crate::sideband::Event;
@@ -110,7 +110,7 @@ impl Process {
                 thread.stop_with(Report::Stepped);
                 return Ok(());
             }
-            self.send(tid, Item::Enter { ip: registers.rip, tsc: now().0 });
+            self.send(tid, TraceItem::ReturnFromKernel { ip: registers.rip, tsc: now().0 });
             self.dispatch(thread)?;
             return Ok(thread.tracee().resume(0)?);
         }

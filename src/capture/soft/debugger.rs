@@ -6,7 +6,7 @@ use crate::capture::clock::now;
 use crate::capture::restart::registers_outside_call;
 use crate::capture::{Catches, Error, Report};
 use crate::common::Tid;
-use crate::encode::Item;
+use crate::encode::TraceItem;
 use crate::tracee::Signo;
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ impl Process {
         thread: &mut Thread,
         ip: u64,
     ) -> Result<(), Error> {
-        self.send(thread.tid(), Item::Leave { ip });
+        self.send(thread.tid(), TraceItem::EnterKernel { ip });
         let Some(debugger) = &self.debugger else { return Ok(()) };
         let is_step_end = self.is_stepping(thread) && debugger.step_ends_at == Some(ip);
         let caught = debugger.caught_calls.get(&thread.tid()).filter(|(end, _)| *end == ip);
@@ -86,7 +86,7 @@ impl Process {
     /// Marks a thread, which is outside the cache, as stopped for the debugger before the system
     /// call at `ip`.
     pub(super) fn stop_before_call(&mut self, thread: &mut Thread, number: u64, ip: u64) {
-        self.send(thread.tid(), Item::Leave { ip });
+        self.send(thread.tid(), TraceItem::EnterKernel { ip });
         thread.caught_call = Some((ip, number));
         thread.stop_with(Report::Call(number));
     }
@@ -137,7 +137,7 @@ impl Process {
             return thread.wait_for_child();
         }
         let ip = thread.tracee().registers()?.rip;
-        self.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
+        self.send(thread.tid(), TraceItem::ReturnFromKernel { ip, tsc: now().0 });
         self.dispatch_passing(thread)?;
         thread.activity = Activity::Running;
         Ok(thread.tracee().resume(0)?)
@@ -148,7 +148,7 @@ impl Process {
     /// if the kernel would restart it.
     pub(super) fn halt(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let registers = thread.tracee().registers()?;
-        self.send(thread.tid(), Item::Leave { ip: registers.rip });
+        self.send(thread.tid(), TraceItem::EnterKernel { ip: registers.rip });
         thread.tracee().set_registers(&registers_outside_call(&registers))?;
         thread.activity = Activity::Stopped;
         Ok(())

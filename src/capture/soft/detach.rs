@@ -10,7 +10,7 @@ use crate::capture::error::gone_is_fine;
 use crate::capture::restart::registers_outside_call;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
-use crate::encode::Item;
+use crate::encode::TraceItem;
 use crate::insn::Registers;
 use crate::tracee::{PtraceEvent, Stop, Tracee};
 
@@ -119,7 +119,7 @@ impl Process {
     /// the kernel would restart, and marks it as ready to be detached from.
     fn mark_ready_to_detach(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let registers = thread.tracee().registers()?;
-        self.send(thread.tid(), Item::Leave { ip: registers.rip });
+        self.send(thread.tid(), TraceItem::EnterKernel { ip: registers.rip });
         thread.tracee().set_registers(&registers_outside_call(&registers))?;
         thread.activity = Activity::ReadyToDetach;
         Ok(())

@@ -13,7 +13,7 @@ use crate::capture::harm::Harm;
 use crate::capture::signals::stop_with_program;
 use crate::capture::{Error, Report, final_state};
 use crate::common::{Addr, Pid, Tid};
-use crate::encode::Item;
+use crate::encode::TraceItem;
 use crate::engine::Place;
 use crate::insn::Registers;
 use crate::tracee::{PtraceEvent, Stop, Tracee};
@@ -194,7 +194,7 @@ impl Process {
     /// the time), and sets it up to enter the cache at its IP. The caller resumes it.
     pub(super) fn trace_and_enter(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let ip = thread.tracee().registers()?.rip;
-        self.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
+        self.send(thread.tid(), TraceItem::ReturnFromKernel { ip, tsc: now().0 });
         self.dispatch(thread)
     }
 
@@ -202,7 +202,7 @@ impl Process {
     /// system call, at least, are kept.
     pub(super) fn end_lost_trace(&mut self, mut thread: Thread) {
         let pointer = thread.translated.trace_pointer(self.engine.shared());
-        if thread.lane.holds(pointer) {
+        if thread.buffers.holds(pointer) {
             self.take_records(&mut thread, pointer);
         }
         self.thread_ended(thread.tid(), None);
@@ -225,9 +225,9 @@ impl Process {
             if let Activity::Stepping(Some(insn)) = thread.activity
                 && insn.ip.0 != registers.rip
             {
-                self.send(tid, Item::Native { insn, next: registers.rip });
+                self.send(tid, TraceItem::SteppedInsn { insn, next: registers.rip });
             }
-            self.send(tid, Item::Leave { ip: registers.rip });
+            self.send(tid, TraceItem::EnterKernel { ip: registers.rip });
             return Some(thread.translated.own_registers(registers));
         }
         // If the program damaged the shared memory, registers that are read from there are
@@ -239,8 +239,8 @@ impl Process {
         };
         self.take_records(thread, exact.pointer);
         if let Some((steps, ip)) = exact.partial {
-            self.send(tid, Item::Partial { steps, ip });
-            self.send(tid, Item::Leave { ip });
+            self.send(tid, TraceItem::PartialPath { steps, ip });
+            self.send(tid, TraceItem::EnterKernel { ip });
         }
         Some(exact.program)
     }
@@ -251,7 +251,7 @@ impl Process {
         let in_register = self.engine.may_have_trace_pointer(registers).then_some(registers.r11);
         let kept = thread.translated.trace_pointer(self.engine.shared());
         let pointers = [in_register, Some(kept)];
-        let pointer = pointers.into_iter().flatten().find(|pointer| thread.lane.holds(*pointer));
+        let pointer = pointers.into_iter().flatten().find(|pointer| thread.buffers.holds(*pointer));
         if let Some(pointer) = pointer {
             self.take_records(thread, pointer);
         }

@@ -8,7 +8,7 @@ use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::capture::harm::is_fault;
 use crate::common::Addr;
-use crate::encode::Item;
+use crate::encode::TraceItem;
 use crate::engine::{CACHE_SIGNALS, Emulated, ExactState, Place, STEPS_LIMIT};
 use crate::insn::Registers;
 use crate::tracee::{self, DeferredStops, Stop, siginfo};
@@ -75,7 +75,7 @@ impl Process {
         self.engine.enter_program(&mut thread.translated, &exact.program, exact.pointer)?;
         self.take_records(thread, exact.pointer);
         if let Some((steps, ip)) = exact.partial {
-            self.send(thread.tid(), Item::Partial { steps, ip });
+            self.send(thread.tid(), TraceItem::PartialPath { steps, ip });
         }
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Process {
             let tsc = || now().0;
             match self.engine.emulate_to_exact(&thread.translated, &mut registers, tsc) {
                 Emulated::Exact(exact) => return Some(*exact),
-                Emulated::Faults if thread.lane.is_full_at(registers.r11) => {
+                Emulated::Faults if thread.buffers.is_full_at(registers.r11) => {
                     registers.r11 = self.move_record_to_next_buffer(thread, registers.r11);
                 }
                 Emulated::Faults | Emulated::Unknown => return None,
@@ -103,18 +103,18 @@ impl Process {
         let info = thread.tracee().signal_info()?;
         let fault = siginfo::fault_address(&info);
         let in_cache = thread.translated.place == Place::Cache;
-        let is_at_end = |addr: Addr| addr.page().0 == thread.lane.end();
+        let is_at_end = |addr: Addr| addr.page().0 == thread.buffers.end();
         if !in_cache || !fault.is_some_and(is_at_end) {
             return Ok(false);
         }
         let registers = thread.tracee().registers()?;
-        if !thread.lane.is_full_at(registers.r11) || self.engine.has_own_r11(&registers) {
+        if !thread.buffers.is_full_at(registers.r11) || self.engine.has_own_r11(&registers) {
             // The program accessed the page itself.
             return Ok(false);
         }
         // The registers are set first: this fails if the thread was killed, and then the buffer
         // stays.
-        let fresh = self.tracer.next_start(&thread.lane);
+        let fresh = self.tracer.next_buffer_start(&thread.buffers);
         thread.tracee().set_registers(&Registers { r11: fresh, ..registers })?;
         self.learn_paths(thread);
         self.move_record_to_next_buffer(thread, registers.r11);
@@ -127,11 +127,11 @@ impl Process {
     fn move_record_to_next_buffer(&mut self, thread: &mut Thread, record: u64) -> u64 {
         // The part before the fault is stored already.
         let mut begun =
-            vec![0; usize::try_from(thread.lane.end().saturating_sub(record)).unwrap_or(0)];
+            vec![0; usize::try_from(thread.buffers.end().saturating_sub(record)).unwrap_or(0)];
         let shared = self.engine.shared().clone();
         shared.read(thread.translated.area.offset_of(record), &mut begun);
         self.next_buffer(thread, record);
-        let fresh = thread.lane.unsent();
+        let fresh = thread.buffers.unsent();
         shared.write(thread.translated.area.offset_of(fresh), &begun);
         // The thread's slot for the trace pointer may still contain a pointer of the buffer's
         // earlier use.
@@ -146,7 +146,7 @@ impl Process {
     pub(super) fn undo_branch(&mut self, thread: &mut Thread) -> Result<bool, Error> {
         let registers = thread.tracee().registers()?;
         let pointer = registers.r11.wrapping_sub(RECORD_BYTES);
-        if pointer < thread.lane.unsent() || !thread.lane.holds(pointer) {
+        if pointer < thread.buffers.unsent() || !thread.buffers.holds(pointer) {
             return Ok(false);
         }
         let mut number = [0; 4];

@@ -20,7 +20,7 @@ use crate::capture::restart::registers_outside_call;
 use crate::capture::signals::Forwarding;
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
-use crate::encode::Item;
+use crate::encode::TraceItem;
 use crate::recording::Exit;
 use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for};
 
@@ -64,7 +64,7 @@ impl Engine {
                 return Ok(());
             }
             let registers = thread.tracee().registers()?;
-            process.send(thread.tid(), Item::Leave { ip: registers.rip });
+            process.send(thread.tid(), TraceItem::EnterKernel { ip: registers.rip });
             thread.waits_for_child = waits;
             let birth = if waits { Report::Vforked(child) } else { Report::Forked(child) };
             if !waits {

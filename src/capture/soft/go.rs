@@ -16,7 +16,7 @@ use crate::capture::error::gone_is_fine;
 use crate::capture::periodic_signal::PeriodicSignal;
 use crate::capture::signals::Forwarding;
 use crate::common::{Addr, Pid, Tid};
-use crate::encode::Item;
+use crate::encode::TraceItem;
 use crate::recording::Exit;
 use crate::tracee::debug_registers::slots;
 use crate::tracee::dispositions;
@@ -174,7 +174,7 @@ impl Engine {
             let ip = thread.tracee().registers()?.rip;
             thread.held_signal = 0;
             thread.pending.note_resumed(0);
-            process.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
+            process.send(thread.tid(), TraceItem::ReturnFromKernel { ip, tsc: now().0 });
             process.step_natively(thread, Addr(ip))
         })?;
         Ok(())

@@ -8,7 +8,7 @@ use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::restart::registers_outside_call;
 use crate::common::{Pid, Tid};
-use crate::encode::Item;
+use crate::encode::TraceItem;
 use crate::tracee::{Signo, Stop, Tracee, executable, wait_for};
 
 impl Engine {
@@ -107,7 +107,7 @@ fn stop_outside_cache(process: &mut Process, thread: &mut Thread) -> Result<Sign
         signal = libc::SIGKILL;
     } else {
         let registers = tracee.registers()?;
-        process.send(thread.tid(), Item::Leave { ip: registers.rip });
+        process.send(thread.tid(), TraceItem::EnterKernel { ip: registers.rip });
         if signal == 0 {
             tracee.set_registers(&registers_outside_call(&registers))?;
         }

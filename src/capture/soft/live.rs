@@ -14,7 +14,7 @@ use crate::capture::recorder::Prepared;
 use crate::capture::request::Request;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
-use crate::encode::Item;
+use crate::encode::TraceItem;
 use crate::engine::{Place, prot_bits};
 use crate::image::core;
 use crate::insn;
@@ -235,9 +235,9 @@ impl Engine {
         let tids = self.tids();
         let Some(process) = self.processes.get_mut(&self.program) else { return Ok(()) };
         for tid in tids {
-            process.send(tid, Item::Flush);
+            process.send(tid, TraceItem::Flush);
         }
-        process.tracer.settle(Tid(self.program.0));
+        process.tracer.wait_until_encoded(Tid(self.program.0));
         process.write_packets()?;
         Ok(process.recorder.flush()?)
     }

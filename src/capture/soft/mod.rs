@@ -9,7 +9,7 @@
 //! A thread is *in the cache* (`Place::Cache`) or *outside* it, at the program's own code
 //! (`Place::Program`). Only outside are its registers those of the program. Translated code writes
 //! *records* to the thread's trace buffer; R11, the *trace pointer*, is the address of the next
-//! one. The recorder sends records to the encoder as [`crate::encode::Item`]s, and writes the
+//! one. The recorder sends records to the encoder as [`crate::encode::TraceItem`]s, and writes the
 //! packets that the encoder makes of them to the recording.
 
 mod attach;

@@ -15,7 +15,7 @@ use crate::capture::shared_cpu::SharedCpu;
 use crate::capture::space::MappingRecorder;
 use crate::capture::{Catches, Error};
 use crate::common::{Addr, Pid, Tid};
-use crate::encode::{Item, Sampler, Tracer};
+use crate::encode::{Sampler, TraceItem, Tracer};
 use crate::engine::{BUFFERS, CodeChange, CodeKind, Place, TranslatedProcess, WantedCode};
 use crate::recording::{Exit, Manifest};
 use crate::sideband::Event;
@@ -205,7 +205,7 @@ impl Process {
                 self.record_changes(thread, ip, translation.changes)?;
             }
             if !translation.pages.is_empty() {
-                self.tracer.code_is_since(translation.first_edge, now().0);
+                self.tracer.set_code_time(translation.first_edge, now().0);
             }
             // From here on the thread may be killed: all bytes that were read are recorded.
             if self.engine.write_protect(thread.tracee(), &translation.pages)? {
@@ -227,11 +227,11 @@ impl Process {
             self.take_records(thread, pointer);
         }
         // Interrupt the trace here: it gets a point with a time, from which on the new bytes hold.
-        self.send(thread.tid(), Item::Leave { ip });
+        self.send(thread.tid(), TraceItem::EnterKernel { ip });
         for CodeChange { addr, bytes } in changes {
             self.recorder.record_event(thread.tid(), Event::Code { addr, bytes })?;
         }
-        self.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
+        self.send(thread.tid(), TraceItem::ReturnFromKernel { ip, tsc: now().0 });
         Ok(())
     }
 
@@ -263,7 +263,7 @@ impl Process {
     /// thread's trace pointer.
     fn enter_cache(&mut self, thread: &mut Thread, wanted: WantedCode) -> Result<(), Error> {
         let address = self.translate(thread, wanted)?;
-        if !thread.lane.holds(thread.translated.trace_pointer(self.engine.shared())) {
+        if !thread.buffers.holds(thread.translated.trace_pointer(self.engine.shared())) {
             self.note_harm("overwrote its trace pointer");
         }
         Ok(self.engine.enter_cache(&mut thread.translated, address)?)
@@ -279,7 +279,7 @@ impl Process {
     /// where it ended, if known.
     pub(super) fn thread_ended(&mut self, tid: Tid, final_pc: Option<Addr>) {
         let name = comm(self.recorder.pid(), tid);
-        self.send(tid, Item::End);
+        self.send(tid, TraceItem::EndHistory);
         self.send_ring(tid);
         self.ended.push(Ended { tid, name, final_pc });
     }
@@ -289,7 +289,7 @@ impl Process {
     pub(super) fn finish(mut self, exit: Option<Exit>) -> Result<(Finished, Vec<String>), Error> {
         self.known_code.add_executed(&self.engine, &self.mappings);
         let became_ring = self.has_become_ring();
-        let (packets, mut tallies, overwritten) = self.tracer.finish();
+        let (packets, mut results, overwritten) = self.tracer.finish();
         for (tid, bytes) in packets {
             self.recorder.append_trace(tid, &bytes)?;
         }
@@ -304,14 +304,14 @@ impl Process {
         }
         for Ended { tid, name, final_pc } in self.ended {
             // A thread number that an execve(2) gave to another thread ends twice, but has one
-            // tally.
-            let tally = tallies.remove(&tid).unwrap_or_default();
-            if tally.damaged {
+            // result.
+            let result = results.remove(&tid).unwrap_or_default();
+            if result.damaged {
                 notes.push(format!(
                     "the program overwrote the trace buffer of thread {tid}, whose history ends there"
                 ));
             }
-            self.recorder.thread_ended(tid, name, tally.instructions, final_pc)?;
+            self.recorder.thread_ended(tid, name, result.instructions, final_pc)?;
         }
         Ok((self.recorder.finish(exit)?, notes))
     }

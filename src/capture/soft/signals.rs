@@ -10,7 +10,7 @@ use crate::capture::delivery::keeps_thread_in_place;
 use crate::capture::error::gone_is_fine;
 use crate::capture::{Error, Report};
 use crate::common::{Addr, Tid};
-use crate::encode::Item;
+use crate::encode::TraceItem;
 use crate::engine::{Place, SignalStop, make_vsyscall};
 use crate::insn::{ExecMode, MAX_INSN_BYTES, Registers, decode};
 use crate::sideband::Event;
@@ -179,8 +179,8 @@ impl Process {
                 self.engine.gadget(),
             )?
         {
-            self.send(thread.tid(), Item::Leave { ip: ip.0 });
-            self.send(thread.tid(), Item::Enter { ip: next.0, tsc: now().0 });
+            self.send(thread.tid(), TraceItem::EnterKernel { ip: ip.0 });
+            self.send(thread.tid(), TraceItem::ReturnFromKernel { ip: next.0, tsc: now().0 });
             thread.activity = Activity::Running;
             self.dispatch(thread)?;
             return Ok(thread.tracee().resume(0)?);
@@ -209,23 +209,23 @@ impl Process {
                 return Ok(thread.tracee().step(0)?);
             }
             Some(insn) => {
-                self.send(tid, Item::Native { insn, next });
+                self.send(tid, TraceItem::SteppedInsn { insn, next });
                 if insn.class.is_far() {
                     self.refresh_mappings(tid)?;
                 }
             }
-            None => self.send(tid, Item::Leave { ip: next }),
+            None => self.send(tid, TraceItem::EnterKernel { ip: next }),
         }
         let watched = thread.watched.take_hit(thread.tracee())?;
         if self.is_stepping(thread) || watched.is_some() {
             let flags = insn.map(|insn| insn.flags).unwrap_or_default();
             let hidden = hide_after_step(thread.tracee(), flags, &self.engine.memory);
             gone_is_fine(hidden.map(drop))?;
-            self.send(tid, Item::Leave { ip: next });
+            self.send(tid, TraceItem::EnterKernel { ip: next });
             thread.stop_with(watched.map_or(Report::Stepped, Report::Watch));
             return Ok(());
         }
-        self.send(tid, Item::Enter { ip: next, tsc: now().0 });
+        self.send(tid, TraceItem::ReturnFromKernel { ip: next, tsc: now().0 });
         self.dispatch(thread)?;
         Ok(thread.tracee().resume(0)?)
     }
@@ -287,7 +287,7 @@ impl Process {
             && insn.ip.0 != fault
         {
             // Instructions such as INT3 trap after they were executed.
-            self.send(thread.tid(), Item::Native { insn, next: fault });
+            self.send(thread.tid(), TraceItem::SteppedInsn { insn, next: fault });
         }
         let was_in_cache = thread.translated.place == Place::Cache;
         if let Some(stop) = disturbing_stop(self.make_exact(thread)?) {
@@ -306,7 +306,7 @@ impl Process {
             addr: siginfo::fault_address(&info),
         };
         self.recorder.record_event(thread.tid(), event)?;
-        self.send(thread.tid(), Item::Leave { ip });
+        self.send(thread.tid(), TraceItem::EnterKernel { ip });
         thread.siginfo = Some(info);
         thread.tracee().set_signal_info(&info)?;
         if self.stops_for_signal(thread, signal) {

@@ -24,7 +24,7 @@ impl Engine {
         }
         for (pid, process) in &mut self.processes {
             // Buffers may be overwritten once threads go on.
-            process.tracer.settle(Tid(pid.0));
+            process.tracer.wait_until_encoded(Tid(pid.0));
             process.write_packets()?;
             process.recorder.end_snapshot()?;
         }

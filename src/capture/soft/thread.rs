@@ -4,7 +4,7 @@
 use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::{Error, Report, final_state};
 use crate::common::{Addr, Pid, Tid};
-use crate::encode::Lane;
+use crate::encode::ThreadBuffers;
 use crate::engine::{Phase, TranslatedThread};
 use crate::image::core;
 use crate::insn::Insn;
@@ -50,7 +50,7 @@ pub(in crate::capture) struct Thread {
     pub(super) translated: TranslatedThread,
     pub(super) activity: Activity,
     /// The thread's trace buffers.
-    pub(super) lane: Lane,
+    pub(super) buffers: ThreadBuffers,
     /// The information of the last signal of the program that the thread got.
     pub(super) siginfo: Option<SiginfoBytes>,
     /// The signal for which the thread stopped and that was not delivered yet; 0 for none.
@@ -84,11 +84,12 @@ pub(in crate::capture) struct Thread {
 
 impl Thread {
     pub(super) fn new(translated: TranslatedThread) -> Self {
-        let lane = Lane::new(translated.tid(), translated.area, Arc::clone(&translated.busy));
+        let buffers =
+            ThreadBuffers::new(translated.tid(), translated.area, Arc::clone(&translated.busy));
         Self {
             translated,
             activity: Activity::Running,
-            lane,
+            buffers,
             siginfo: None,
             held_signal: 0,
             chosen_signal: 0,

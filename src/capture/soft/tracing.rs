@@ -1,26 +1,26 @@
 //! Sends the records of threads to the encoder, and writes its packets to the recording.
 //!
 //! The encoder runs on another thread, and encodes records some time after they were sent. An
-//! [`Item::Flush`] requests the packets so far. In a ring, records are kept instead, and only the
-//! last ones are encoded: when their thread ends, or for a snapshot.
+//! [`TraceItem::Flush`] requests the packets so far. In a ring, records are kept instead, and only
+//! the last ones are encoded: when their thread ends, or for a snapshot.
 
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::common::Tid;
-use crate::encode::{BadPointer, Item};
+use crate::encode::{BadPointer, TraceItem};
 
 impl Process {
     /// Sends an item of a thread's history to the encoder, which encodes it later.
-    pub(super) fn send(&mut self, tid: Tid, item: Item) {
+    pub(super) fn send(&mut self, tid: Tid, item: TraceItem) {
         self.tracer.send(self.engine.translator(), tid, item);
     }
 
     /// Sends a thread's records up to `pointer`, its trace pointer, to the encoder. Notes harm if
     /// the pointer is outside the thread's buffer.
     pub(super) fn take_records(&mut self, thread: &mut Thread, pointer: u64) {
-        let sent = self.tracer.records(self.engine.translator(), &mut thread.lane, pointer);
+        let sent = self.tracer.send_records(self.engine.translator(), &mut thread.buffers, pointer);
         self.note_bad_pointer(sent);
     }
 
@@ -28,7 +28,7 @@ impl Process {
     /// `pointer`, to the encoder.
     pub(super) fn next_buffer(&mut self, thread: &mut Thread, pointer: u64) {
         let code = self.engine.translator();
-        let sent = self.tracer.next_buffer(code, &mut thread.lane, pointer, now().0);
+        let sent = self.tracer.move_to_next_buffer(code, &mut thread.buffers, pointer, now().0);
         self.note_bad_pointer(sent);
     }
 
@@ -43,7 +43,7 @@ impl Process {
     /// due: drops their code, which is translated anew, in a better order, when it is next reached.
     pub(super) fn learn_paths(&mut self, thread: &Thread) {
         let engine = &self.engine;
-        let sample = self.sampler.sample(engine.translator(), engine.shared(), &thread.lane);
+        let sample = self.sampler.sample(engine.translator(), engine.shared(), &thread.buffers);
         if let Some(sample) = sample {
             self.engine.drop_hot_code(&sample);
         }
@@ -55,7 +55,7 @@ impl Process {
     pub(super) fn send_known_records(&mut self, thread: &mut Thread) -> bool {
         let pointer = thread.translated.trace_pointer(self.engine.shared());
         let code = self.engine.translator();
-        let sent = self.tracer.records_so_far(code, &mut thread.lane, pointer);
+        let sent = self.tracer.send_records_so_far(code, &mut thread.buffers, pointer);
         self.note_bad_pointer(sent.map(drop));
         sent == Ok(true)
     }
@@ -64,7 +64,7 @@ impl Process {
     /// nothing if the buffers are rings.
     pub(super) fn save_so_far(&mut self, thread: &mut Thread) {
         if !self.tracer.is_ring() && self.send_known_records(thread) {
-            self.send(thread.tid(), Item::Flush);
+            self.send(thread.tid(), TraceItem::Flush);
         }
     }
 
@@ -80,7 +80,7 @@ impl Process {
 
     /// Frees the trace buffers of a thread that ended, for later threads.
     pub(super) fn free_buffers(&mut self, thread: Thread) {
-        self.tracer.close(self.engine.translator(), &thread.lane);
+        self.tracer.close_thread(self.engine.translator(), &thread.buffers);
         self.engine.recycle_area(thread.translated.area, thread.translated.busy);
     }
 

@@ -6,7 +6,7 @@ use super::process::Process;
 use super::thread::Thread;
 use crate::capture::{Error, Report};
 use crate::common::Addr;
-use crate::encode::Item;
+use crate::encode::TraceItem;
 use crate::tracee::Stop;
 
 impl Process {
@@ -25,7 +25,7 @@ impl Process {
             return Ok(Some(stop));
         }
         let ip = thread.tracee().registers()?.rip;
-        self.send(thread.tid(), Item::Leave { ip });
+        self.send(thread.tid(), TraceItem::EnterKernel { ip });
         thread.stop_with(Report::Watch(watch));
         Ok(None)
     }

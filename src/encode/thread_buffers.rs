@@ -11,14 +11,14 @@ const LONGEST_RECORD_BYTES: u64 = 12;
 
 /// A thread's trace buffers, which it fills one after the other.
 #[derive(Debug)]
-pub struct Lane {
+pub struct ThreadBuffers {
     pub(super) tid: Tid,
     /// The place of the buffers in the process, and in the shared memory.
     pub(super) area: Area,
     /// Which buffers are in use, or not read by the encoder yet.
     pub(super) busy: Arc<BusyBuffers>,
     /// The index of the buffer in use.
-    pub(super) buffer: usize,
+    pub(super) current: usize,
     /// The time-stamp counter when each buffer was begun.
     pub(super) began: [u64; BUFFERS],
     /// The kind of the last record that was searched for a `TraceStop`, if any was.
@@ -27,13 +27,13 @@ pub struct Lane {
     pub(super) unsent: u64,
 }
 
-impl Lane {
+impl ThreadBuffers {
     /// Returns the buffers of a thread that has not run yet. Waits until the encoder has read the
     /// first one, which may have been another thread's.
     pub fn new(tid: Tid, area: Area, busy: Arc<BusyBuffers>) -> Self {
         busy.take(0);
         let unsent = area.buffer(0);
-        Self { tid, area, busy, buffer: 0, began: [0; BUFFERS], last_record: None, unsent }
+        Self { tid, area, busy, current: 0, began: [0; BUFFERS], last_record: None, unsent }
     }
 
     /// Returns the address of the first record that has not been sent to the encoder.
@@ -44,13 +44,13 @@ impl Lane {
     /// Returns the address after the buffer in use, the start of its guard page: records end there
     /// at the latest.
     pub fn end(&self) -> u64 {
-        self.area.guard(self.buffer).start.0
+        self.area.guard(self.current).start.0
     }
 
     /// Returns true if records may end at `pointer`: it is in the buffer in use. The program can
     /// write the slot that a trace pointer is kept in, so each one is input.
     pub fn holds(&self, pointer: u64) -> bool {
-        (self.area.buffer(self.buffer)..=self.end()).contains(&pointer)
+        (self.area.buffer(self.current)..=self.end()).contains(&pointer)
     }
 
     /// Returns true if the buffer in use has no room at `pointer` for a record of the maximum size.
