@@ -1,11 +1,11 @@
-//! The meaning of records: the edges of all superblocks, by number, in two forms. Plain edges,
-//! nearly all that are executed, have a form that fits half a cache line. An edge is quiet if it
-//! adds nothing to the trace. A decoder binds the next packet to the first arrival at its address,
-//! so a loop of quiet edges needs extra packets ([`super::encoder`]).
+//! The meaning of records: the edges of all superblocks, by number, in two forms. A *plain* edge,
+//! as nearly all that are executed are, has a second form that fits half a cache line. A *quiet*
+//! edge adds nothing to the trace. A decoder binds the next packet to the first arrival at its
+//! address, so a loop of quiet edges needs extra packets ([`super::encoder`]).
 
 use crate::translate::{Edge, EdgeKind, Jump, Step};
 
-/// The maximum number of TNT bits of a plain edge.
+/// The maximum number of TNT bits of a plain edge, which fit the field `bits`.
 const PLAIN_BITS: u8 = 16;
 
 /// The parts of new superblocks that the encoder does not know yet.
@@ -80,7 +80,8 @@ impl Treatment {
         matches!(self, Self::Quiet | Self::Slow | Self::SlowIndirect | Self::Timed)
     }
 
-    /// Returns true if only the next record determines where control goes.
+    /// Returns true if only the next record determines where control goes: for a return or indirect
+    /// branch.
     #[inline]
     pub(super) fn is_indirect(self) -> bool {
         matches!(self, Self::Return | Self::Indirect | Self::SlowIndirect)
@@ -103,7 +104,8 @@ pub(super) struct PlainEdge {
 }
 
 impl Dictionary {
-    /// Adds the parts of new superblocks. Edges get the next numbers, in order.
+    /// Adds the parts of new superblocks. Edges get the next numbers, in order. The first edge of
+    /// all, with number 0, means no edge: its records are invalid.
     pub fn learn(&mut self, news: NewEdges) {
         self.plain.extend(news.edges.iter().map(PlainEdge::of));
         // Number 0 is no edge. The slow path rejects it.
@@ -125,7 +127,8 @@ impl Dictionary {
         self.edges.get(number as usize).filter(|_| number != 0)
     }
 
-    /// Returns the return addresses that a path leaves on the stack, oldest first.
+    /// Returns the return addresses that a path leaves on the stack, oldest first; none if the
+    /// dictionary lacks them.
     pub(super) fn pushes_of(&self, edge: &Edge) -> &[u64] {
         self.pushes_at(edge.first_push, edge.pushes)
     }
@@ -136,7 +139,8 @@ impl Dictionary {
         self.pushes.get(first..first + usize::from(count)).unwrap_or_default()
     }
 
-    /// Returns the direct jumps and calls after a path's last TNT bit.
+    /// Returns the direct jumps and calls after a path's last TNT bit, in the order of their
+    /// execution; none if the dictionary lacks them.
     pub(super) fn quiet_jumps_of(&self, edge: &Edge) -> &[Jump] {
         let first = edge.first_quiet as usize;
         let jumps = first..first + usize::from(edge.quiet_jumps);
@@ -145,6 +149,8 @@ impl Dictionary {
 }
 
 impl PlainEdge {
+    /// Returns the compact form of an edge. Bits that do not fit are left out: such an edge is not
+    /// plain.
     fn of(edge: &Edge) -> Self {
         Self {
             start: edge.start,

@@ -20,15 +20,15 @@ const HANDOVER_RECORD_BYTES: usize = 256 << 10;
 /// The number of bytes of records that are read at a time. They stay in the CPU's cache.
 const READ_BYTES: usize = 16 << 10;
 
-/// A message to the encoder about one traced thread, or about all. The first item of a thread makes
-/// it known.
+/// A message to the encoder about one traced thread, or about all. The first item about a thread
+/// makes it known. Most are named after the method of [`Trace`] that handles them.
 #[derive(Debug)]
 pub enum TraceItem {
-    /// New edges of superblocks.
+    /// New edges of superblocks, for all threads.
     NewEdges(NewEdges),
     /// From now on another program runs in the process, with other shared memory and other edges.
     NewProgram(Arc<Shared>),
-    /// The code that is traced from now on.
+    /// The code that is traced from now on, for all threads.
     Ranges(Ranges),
     /// Records in the shared memory.
     Records {
@@ -57,8 +57,8 @@ pub enum TraceItem {
     BadPointer,
     /// The thread's history ends where its last record leads.
     EndHistory,
-    /// A buffer of an ended thread is no longer used, and no [`Self::Records`] frees it: the last
-    /// one, or any of a ring.
+    /// A buffer of an ended thread, by its index, is no longer used, and no [`Self::Records`] frees
+    /// it: the last one, or any of a ring.
     FreeBuffer(Arc<BusyBuffers>, usize),
     /// Requests the packets of the thread so far.
     Flush,
@@ -67,8 +67,8 @@ pub enum TraceItem {
 }
 
 impl TraceItem {
-    /// Returns the address at which the thread was before this item: the target of its last record.
-    /// `None` if the item does not show it.
+    /// Returns the address at which the thread was before this item, which is the target of its
+    /// last record. `None` if the item does not show it.
     fn ip_before(&self) -> Option<u64> {
         match self {
             Self::PartialPath { steps, ip } => Some(steps.first().map_or(*ip, |step| step.ip)),
@@ -79,7 +79,7 @@ impl TraceItem {
     }
 }
 
-/// The result of encoding a thread.
+/// The result of encoding a thread's trace.
 #[derive(Clone, Debug, Default)]
 pub struct TraceResult {
     /// The number of instructions in the trace.
@@ -128,7 +128,8 @@ impl Feed {
         Self { items: Some(items), packets, worker: Some(worker) }
     }
 
-    /// Sends the encoder an item about a thread. Does not wait.
+    /// Sends the encoder an item about a thread. Does not wait. Does nothing if the encoder has
+    /// ended.
     pub(super) fn send(&self, tid: Tid, item: TraceItem) {
         if let Some(items) = &self.items {
             // The worker ends when this sender is dropped, never before.
@@ -151,7 +152,7 @@ impl Feed {
     }
 
     /// Waits until all is encoded, and ends the worker. Returns the packets that were not returned
-    /// yet, and the result of each thread.
+    /// yet, and the result of each thread; no results if the worker panicked.
     pub(super) fn finish(mut self) -> (Vec<Packets>, HashMap<Tid, TraceResult>) {
         self.items = None;
         let results = self.worker.take().and_then(|worker| worker.join().ok()).unwrap_or_default();

@@ -53,11 +53,13 @@ impl Filtered {
         }
     }
 
+    /// Traces these ranges from now on.
     pub(super) fn set_ranges(&mut self, ranges: &Ranges) {
         self.path.set_ranges(ranges);
         self.ranges = ranges.clone();
     }
 
+    /// Returns the number of instructions that the trace covers so far, in all histories.
     pub(super) fn instructions(&self) -> u64 {
         self.earlier_instructions + self.path.instructions()
     }
@@ -80,6 +82,7 @@ impl Filtered {
         self.set_time(tsc);
     }
 
+    /// Returns true if a `TraceStop` range has ended the trace.
     pub(super) fn has_stopped(&self) -> bool {
         self.path.has_stopped()
     }
@@ -118,7 +121,7 @@ impl Filtered {
     }
 
     /// Encodes records, as [`super::Trace::encode_records`] describes. Ignores all of them after a
-    /// `TraceStop`.
+    /// `TraceStop`, also invalid ones.
     pub(super) fn encode_records(
         &mut self,
         dictionary: &Dictionary,
@@ -226,7 +229,7 @@ impl Filtered {
     }
 
     /// Counts and encodes an instruction with this outcome, after which the path continues at
-    /// `next`.
+    /// `next`. A step that is no branch is only counted.
     fn step(&mut self, step: &Step, outcome: Outcome, next: u64) {
         let kind = match outcome {
             Outcome::Plain => return self.path.count_insn(Addr(step.ip)),
@@ -255,6 +258,7 @@ impl Filtered {
         self.return_from_kernel(edge.start, edge.since);
     }
 
+    /// Encodes `steps` of an interrupted path, as [`super::Trace::partial_path`] describes.
     pub(super) fn partial_path(&mut self, steps: &[Step], ip: u64) {
         if let Some(first) = steps.first() {
             self.begin_at(first.ip);
@@ -266,6 +270,7 @@ impl Filtered {
         self.ip = ip;
     }
 
+    /// Encodes one instruction, as [`super::Trace::stepped_insn`] describes.
     pub(super) fn stepped_insn(&mut self, insn: &Insn, next: u64) {
         self.begin_at(insn.ip.0);
         self.path.retire(insn, Addr(next));
@@ -273,6 +278,8 @@ impl Filtered {
         self.ip = next;
     }
 
+    /// Encodes an entry into the kernel before the instruction at `ip`. Does nothing if the thread
+    /// is in the kernel.
     pub(super) fn enter_kernel(&mut self, ip: u64) {
         self.is_at_beginning = false;
         if std::mem::take(&mut self.in_program) {
@@ -280,6 +287,7 @@ impl Filtered {
         }
     }
 
+    /// Ends the history at the current address. Drops an owed record.
     pub(super) fn end_history(&mut self) {
         self.owed = None;
         if self.ip != 0 {
@@ -287,6 +295,8 @@ impl Filtered {
         }
     }
 
+    /// Encodes a return from the kernel to `ip` at time `tsc`. Does nothing if the thread is in the
+    /// program.
     pub(super) fn return_from_kernel(&mut self, ip: u64, tsc: u64) {
         if !self.in_program {
             self.is_at_beginning = false;

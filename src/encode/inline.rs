@@ -71,7 +71,8 @@ impl InlineTracer {
     /// of a path that is in no record. The thread is at `ip` after both. If there are steps, also
     /// encodes an entry into the kernel there. `Some(&[])` means that the thread is about to begin
     /// a path; `None`, that it is where the last record leads, as after a system call. Returns the
-    /// number of ticks in the records and steps. Fails at an invalid or incomplete record.
+    /// number of ticks in the records and steps. Fails at an invalid or incomplete record, and at
+    /// one with a time (a return from a system call).
     pub fn encode_records<M: CacheMemory>(
         &mut self,
         code: &Translator<M>,
@@ -124,13 +125,13 @@ impl InlineTracer {
     }
 
     /// Removes and returns the packets of a thread written since the last call, without pending
-    /// branches (TNT bits that are in no packet yet).
+    /// branches (TNT bits that are in no packet yet). Empty for a new thread.
     pub fn drain(&mut self, tid: Tid) -> Vec<u8> {
         self.trace_of(tid).0.drain()
     }
 
-    /// Returns the packets of each thread that were not drained, pending branches included, and the
-    /// number of its instructions. The caller has ended their histories.
+    /// Returns for each thread, by its number, the packets that were not drained, pending branches
+    /// included, and the number of its instructions. The caller has ended their histories.
     pub fn finish(self) -> impl Iterator<Item = (Tid, Vec<u8>, u64)> {
         self.threads.into_iter().map(|(tid, mut trace)| {
             trace.flush();

@@ -9,8 +9,8 @@
 //! of the PT unit.
 //!
 //! Around that core, [`Tracer`] takes the records out of the trace buffers of a process that runs
-//! translated, a [`ThreadBuffers`] of buffers for each thread, and encodes them on another thread.
-//! [`InlineTracer`] encodes them where it is called.
+//! translated ([`ThreadBuffers`]), and encodes them on another thread. [`InlineTracer`] encodes
+//! them where it is called.
 
 mod dictionary;
 mod encoder;

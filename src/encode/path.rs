@@ -47,7 +47,8 @@ impl Path {
         Self { unit, last_written: None, time: None, clock, in_kernel: true, instructions: 0, log }
     }
 
-    /// Traces these ranges from now on. They may only add code that was not executed yet.
+    /// Traces these ranges from now on, in place of the earlier ones. They may only add code that
+    /// was not executed yet.
     pub fn set_ranges(&mut self, ranges: &Ranges) {
         let config = ranges.configure(*self.unit.config());
         self.unit.set_ranges(config.ctl, config.ranges);
@@ -171,7 +172,8 @@ impl Path {
     }
 }
 
-/// Returns the kind of a near branch that led to `next`; `None` for any other instruction.
+/// Returns the kind of a near branch that led to `next`; `None` for any other instruction. A
+/// conditional branch counts as taken if `next` is its target.
 fn branch_kind(insn: &Insn, next: Addr) -> Option<BranchKind> {
     Some(match insn.class {
         Class::Jcc { target } => BranchKind::Jcc { taken: next == target },

@@ -49,7 +49,8 @@ impl Ranges {
         config
     }
 
-    /// Returns true if all code is traced, and none ends a trace.
+    /// Returns true if all code is traced, and none ends a trace: there is no filter and no range
+    /// that stops.
     pub fn trace_everything(&self) -> bool {
         !self.filters && self.stop.is_empty()
     }
@@ -70,7 +71,7 @@ impl Ranges {
         &self.stop
     }
 
-    /// Returns the start of each range of the filter.
+    /// Returns the start of each range of the filter; none without a filter.
     pub fn starts(&self) -> impl Iterator<Item = Addr> {
         self.only.iter().map(|range| range.start)
     }

@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 /// The items that are kept of the threads of a process, to be encoded when each thread ends.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
+    /// The kept items of each thread, the oldest first.
     threads: HashMap<Tid, VecDeque<TraceItem>>,
     /// Threads whose traces have ended, so that nothing more is kept of them.
     stopped: HashSet<Tid>,
@@ -57,12 +58,14 @@ impl Ring {
         self.overwritten = true;
     }
 
-    /// Removes and returns the items kept so far of a thread that goes on, for a snapshot.
+    /// Removes and returns the items kept so far of a thread that goes on, for a snapshot; none for
+    /// an unknown thread.
     pub(super) fn take_so_far(&mut self, tid: Tid) -> VecDeque<TraceItem> {
         self.threads.get_mut(&tid).map(std::mem::take).unwrap_or_default()
     }
 
-    /// Removes and returns the items of a thread that ended, and forgets the thread.
+    /// Removes and returns the items of a thread that ended, and forgets the thread; none for an
+    /// unknown one.
     pub(super) fn take_of_ended(&mut self, tid: Tid) -> VecDeque<TraceItem> {
         self.stopped.remove(&tid);
         self.threads.remove(&tid).unwrap_or_default()

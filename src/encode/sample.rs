@@ -17,9 +17,9 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Counts the records at the start of the buffers's buffer in use, which is full, by the number
-    /// of their edge. Must be called for each full buffer: it skips most of them, and returns
-    /// `None`.
+    /// Counts the records at the start of a thread's buffer in use, which is full: returns their
+    /// number for each edge. Must be called for each full buffer: it skips most of them, and
+    /// returns `None`. Counts up to the first invalid record.
     pub fn sample(
         &mut self,
         code: &Translator<Arc<Shared>>,

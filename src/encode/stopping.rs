@@ -9,9 +9,9 @@ use crate::translate::{Edge, EdgeKind, Outcome, Step, Translator};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Returns true if the records in the buffers's buffer in use, up to `pointer`, have a branch to
-/// code that ends the trace; false at an invalid record, too. Stores the kind of the last record in
-/// `buffers` for the next call, whose first record shows the target of an indirect one.
+/// Returns true if the records in the thread's buffer in use, up to `pointer`, have a branch to
+/// code that ends the trace; false if an invalid record comes first. Stores the kind of the last
+/// record in `buffers` for the next call, whose first record shows the target of an indirect one.
 pub(super) fn leads_to_trace_stop(
     code: &Translator<Arc<Shared>>,
     ranges: &Ranges,

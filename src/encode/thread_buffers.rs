@@ -12,6 +12,7 @@ const LONGEST_RECORD_BYTES: u64 = 12;
 /// A thread's trace buffers, which it fills one after the other.
 #[derive(Debug)]
 pub struct ThreadBuffers {
+    /// The thread's number.
     pub(super) tid: Tid,
     /// The place of the buffers in the process, and in the shared memory.
     pub(super) area: Area,
@@ -47,13 +48,15 @@ impl ThreadBuffers {
         self.area.guard(self.current).start.0
     }
 
-    /// Returns true if records may end at `pointer`: it is in the buffer in use. The program can
-    /// write the slot that a trace pointer is kept in, so each one is input.
+    /// Returns true if records may end at `pointer`: it is in the buffer in use, or right after it.
+    /// The program can write the slot that a trace pointer is kept in, so each one is untrusted
+    /// input.
     pub fn holds(&self, pointer: u64) -> bool {
         (self.area.buffer(self.current)..=self.end()).contains(&pointer)
     }
 
-    /// Returns true if the buffer in use has no room at `pointer` for a record of the maximum size.
+    /// Returns true if the buffer in use has no room at `pointer` for a record of the maximum size;
+    /// false if the pointer is not in that buffer.
     pub fn is_full_at(&self, pointer: u64) -> bool {
         self.holds(pointer) && self.end() - pointer < LONGEST_RECORD_BYTES
     }

@@ -108,7 +108,8 @@ impl Tracer {
     }
 
     /// Waits until all sent items are encoded, and ends the encoder. Returns the last packets, the
-    /// result of each thread, and true if records were overwritten.
+    /// result of each thread, and true if a ring overwrote records. Items that a ring still keeps
+    /// are lost.
     pub fn finish(self) -> (Vec<Packets>, HashMap<Tid, TraceResult>, bool) {
         let (packets, results) = self.feed.finish();
         (packets, results, self.ring.is_some_and(|ring| ring.overwritten))
@@ -124,7 +125,8 @@ impl Tracer {
     }
 
     /// Sends a thread's records that were not sent yet, up to its trace pointer `pointer`, which
-    /// the program can damage. If it is invalid, fails, and nothing more of the thread is encoded.
+    /// the program can damage. If it is invalid, sends none and fails, and nothing more of the
+    /// thread is encoded.
     pub fn send_records(
         &mut self,
         code: &Code,
@@ -134,8 +136,8 @@ impl Tracer {
         self.send_records_freeing(code, buffers, pointer, None)
     }
 
-    /// Does the same as [`Self::send_records`], and lets the encoder free a buffer once it has read
-    /// the records.
+    /// Does the same as [`Self::send_records`], and lets the encoder free a buffer, if `frees` has
+    /// one, once it has read the records.
     fn send_records_freeing(
         &mut self,
         code: &Code,
@@ -157,10 +159,10 @@ impl Tracer {
         if is_good { Ok(()) } else { Err(BadPointer) }
     }
 
-    /// Sends the records of a full buffer, up to `pointer`, and moves the buffers to the next
-    /// buffer. Waits until the encoder has read that one; a ring drops the oldest records instead,
-    /// which are there. If the thread's trace has ended in a ring, drops the new records and reuses
-    /// the same buffer. `tsc` is the time now. Fails at an invalid pointer, but moves on
+    /// Sends the records of a full buffer, up to `pointer`, and makes the thread's next buffer the
+    /// one in use. Waits until the encoder has read that one; a ring drops the oldest records
+    /// instead, which are there. If the thread's trace has ended in a ring, drops the new records
+    /// and reuses the same buffer. `tsc` is the time now. Fails at an invalid pointer, but moves on
     /// nevertheless.
     pub fn move_to_next_buffer(
         &mut self,
@@ -196,8 +198,8 @@ impl Tracer {
         sent
     }
 
-    /// Returns the address of the buffer to which [`Self::move_to_next_buffer`] would move the
-    /// buffers.
+    /// Returns the address of the buffer that [`Self::move_to_next_buffer`] would make the one in
+    /// use.
     pub fn next_buffer_start(&self, buffers: &ThreadBuffers) -> u64 {
         buffers.area.buffer(self.next_index(buffers))
     }
@@ -212,7 +214,7 @@ impl Tracer {
     /// Sends a running thread's records up to `pointer`, except for the last one, which the thread
     /// may yet remove. `pointer` is the one that the thread last stored, at its last system call or
     /// later. Returns false, and sends nothing, if it shows no unsent record, or is beyond the
-    /// buffer.
+    /// buffer. Returns true, but sends nothing, if no record ends there.
     pub fn send_records_so_far(
         &mut self,
         code: &Code,
@@ -242,8 +244,8 @@ impl Tracer {
         last.filter(|_| at == pointer)
     }
 
-    /// Sends the items that a ring kept of a thread that ended, and lets the encoder free the
-    /// thread's buffers once it has read them. Does not wait.
+    /// Sends the items that a ring kept of a thread that ended, requests its packets, and lets the
+    /// encoder free the thread's buffers once it has read them. Does not wait.
     pub fn close_thread(&mut self, code: &Code, buffers: &ThreadBuffers) {
         self.send_kept(code, buffers.tid);
         for (index, taken) in buffers.busy.in_use().into_iter().enumerate() {

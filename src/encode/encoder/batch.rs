@@ -26,7 +26,9 @@ pub(super) struct Batch {
     len: usize,
     /// Pending TNT bits, the oldest highest.
     tnt: u64,
+    /// The number of pending bits.
     tnt_count: u32,
+    /// The target of the last TIP, against which the next is compressed.
     last_ip: u64,
 }
 

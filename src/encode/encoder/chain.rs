@@ -27,6 +27,7 @@ pub(super) type ChainKey = [u8; KEY_BYTES];
 #[derive(Clone, Copy, Debug)]
 #[repr(align(128))]
 pub(super) struct Chain {
+    /// The records by which the chain is looked up; it may use only the first of them.
     key: ChainKey,
     /// The start of the first record's path.
     pub(super) start: u64,
@@ -121,14 +122,15 @@ impl Chain {
         if self.loud == 0 { 0 } else { number(&self.key, usize::from(self.loud) - 1) }
     }
 
-    /// Returns the numbers of the quiet edges at the chain's end.
+    /// Returns the numbers of the quiet edges at the chain's end, in order.
     pub(super) fn quiet_records(&self) -> impl Iterator<Item = u32> + '_ {
         (self.records.saturating_sub(self.quiet)..self.records)
             .map(|at| number(&self.key, usize::from(at)))
     }
 
     /// Applies the calls and returns of the chain to the encoder's return stack, except for a
-    /// return at its end. Returns false and changes nothing if a return does not match the stack.
+    /// return at its end. Returns false and changes nothing if a return does not match the stack,
+    /// so that the chain does not apply.
     #[inline(always)]
     pub(super) fn apply_to_stack(&self, addresses: &[u64], encoder: &mut Encoder) -> bool {
         let (pops, pushes) = (usize::from(self.pops), usize::from(self.pushes));
@@ -182,7 +184,7 @@ impl Chain {
         *all_count += count;
     }
 
-    /// Adds a TIP. Returns `None` if there is no room.
+    /// Adds a TIP, after the bits so far. Returns `None`, and adds nothing, if there is no room.
     fn add_tip(&mut self, target: u64) -> Option<()> {
         if self.tip == NOWHERE {
             self.tip = target;

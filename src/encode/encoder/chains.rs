@@ -21,7 +21,7 @@ struct Tag {
     rival: u8,
 }
 
-/// A hash table of chains, by their records.
+/// A hash table of chains, by their records. Begins empty, and grows as chains are built.
 #[derive(Debug, Default)]
 pub struct Chains {
     slots: Vec<Chain>,

@@ -52,6 +52,7 @@ pub(super) struct Encoder {
     depth: usize,
     /// Length of `out` at which a PSB is due.
     psb_at: usize,
+    /// The number of bytes of packets from one PSB to the next.
     psb_period_bytes: usize,
     /// True if there was a MODE.Exec since the last PSB.
     mode_reported: bool,
@@ -72,6 +73,7 @@ pub(super) struct Encoder {
     /// The numbers of the edges after that packet or bit (and after `loud`), which added nothing to
     /// the trace.
     quiet: Vec<u32>,
+    /// The number of instructions so far.
     instructions: u64,
 }
 
@@ -148,7 +150,8 @@ impl Encoder {
         Ok(())
     }
 
-    /// Encodes the owed record, if there is one: its branch led to `ip`.
+    /// Encodes the owed record, if there is one: its branch led to `ip`. Fails if that record
+    /// cannot follow the last one.
     pub(super) fn finish_owed_record(
         &mut self,
         dictionary: &Dictionary,
