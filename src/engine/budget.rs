@@ -43,7 +43,8 @@ impl TranslatedProcess {
         running.budget.wrapping_sub(self.budget_of_r11(r11))
     }
 
-    /// Returns true if a thread has faulted at `addr` since its budget is spent.
+    /// Returns true if a thread has faulted at `addr` because its budget is spent: it is at a
+    /// check, and the address is in the page before the memory of budgets.
     pub(super) fn faults_for_budget(
         &self,
         thread: &TranslatedThread,

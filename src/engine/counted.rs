@@ -227,7 +227,8 @@ impl TranslatedProcess {
     }
 
     /// Takes a thread, which a signal of the program stopped, out of the cache, and ends its run.
-    /// In the returned signal, the address of a faulting instruction is the program's.
+    /// In the returned signal, the address of a faulting instruction is the program's. If the
+    /// thread ends before, returns the stop that reported that.
     fn end_for_signal(
         &self,
         thread: &mut TranslatedThread,

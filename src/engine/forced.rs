@@ -125,9 +125,9 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Notes that a signal of the program is delivered to a thread. Forgets the program's action
-    /// for it, and that it is blocked, if the kernel resets these then: it forces the signal, or
-    /// the handler is called once only (`SA_RESETHAND`).
+    /// Notes that a signal of the program is delivered to a thread. If it is SIGTRAP or SIGSEGV,
+    /// forgets the program's action for it, and that it is blocked, if the kernel resets these
+    /// then: it forces the signal, or the handler is called once only (`SA_RESETHAND`).
     pub fn note_delivery(&mut self, thread: &mut TranslatedThread, info: &SiginfoBytes) {
         let signal = siginfo::signal_of(info);
         let forced = siginfo::code_of(info) > 0 && self.is_forced(thread, signal);

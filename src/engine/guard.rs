@@ -164,7 +164,8 @@ impl TranslatedProcess {
     }
 
     /// Restores permissions in a child as [`Self::unprotect_all`] does. The child has a copy of the
-    /// process's memory, and makes calls by the SYSCALL instruction at `gadget`.
+    /// process's memory, and makes calls by the SYSCALL instruction at `gadget`. Ignores calls that
+    /// fail.
     pub fn unprotect_child(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
         self.open_foreign_in_child(child, gadget)?;
         for page in self.space.masked_in(EVERYWHERE) {
@@ -215,7 +216,7 @@ impl TranslatedProcess {
     }
 
     /// Drops all that was translated from code in `range`, which changed, and in other mappings of
-    /// the same parts of files.
+    /// the same parts of files. Forgets the bytes of stable pages there.
     pub fn forget_code(&mut self, range: AddrRange) {
         let places: Vec<_> = std::iter::once(range).chain(self.space.aliases(range)).collect();
         for place in &places {

@@ -175,7 +175,7 @@ impl TranslatedProcess {
 
     /// Removes the calls from a thread's log and returns them. `now` returns the thread's
     /// registers, from which the calls get their segment registers; if it returns `None`, the calls
-    /// are lost.
+    /// are lost. They are lost, too, if the program has damaged the slot with the end of the log.
     pub fn take_logged_calls(
         &self,
         thread: &TranslatedThread,

@@ -24,7 +24,8 @@ impl Patch {
         Self::write(memory, at, &SYSCALL_INSN)
     }
 
-    /// Overwrites the bytes at `at` with `bytes`, and returns the former ones.
+    /// Overwrites the bytes at `at` with `bytes`, and returns the former ones. Fails if they cannot
+    /// be read or written.
     pub(super) fn write(memory: &Memory, at: Addr, bytes: &[u8]) -> Result<Self, Error> {
         let mut old = vec![0; bytes.len()];
         if memory.read(at, &mut old) < old.len() {

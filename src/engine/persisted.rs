@@ -66,7 +66,7 @@ impl TranslatedProcess {
     }
 
     /// Maps the zones of a persisted cache that are not there yet. Returns false if one cannot be
-    /// mapped where it was.
+    /// mapped where it was, or if the process has other zones.
     fn make_zones(&mut self, tracee: Tracee, persisted: &PersistedCode) -> Result<bool, Error> {
         let zones: Vec<(u64, u64)> = persisted.zones().collect();
         let own: Vec<(u64, u64)> =

@@ -323,7 +323,8 @@ impl TranslatedProcess {
         visible.map_or(size_bytes, |visible| visible.min(size_bytes))
     }
 
-    /// Reads the program's memory, up to the tracer's. Returns the number of bytes that were read.
+    /// Reads the program's memory at `addr`, up to the tracer's or the first byte that cannot be
+    /// read. Returns the number of bytes that were read.
     pub fn read_visible(&self, addr: Addr, buf: &mut [u8]) -> usize {
         let visible = self.visible_bytes(addr, buf.len());
         self.memory.read(addr, &mut buf[..visible])

@@ -12,8 +12,8 @@ use crate::translate::RepeatCopy;
 const INT3_BYTES: u64 = 1;
 
 impl TranslatedProcess {
-    /// Returns the copy, in the cache, of the REP instruction that `code` begins with; `None` if it
-    /// is another instruction.
+    /// Returns the copy, in the cache, of the REP instruction that `code` begins with; `None` if
+    /// there is none of this instruction.
     pub(super) fn repeat_copy(&self, code: &[u8]) -> Option<RepeatCopy> {
         self.translator.zones().first()?.repeat_copy(code)
     }

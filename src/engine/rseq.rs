@@ -39,7 +39,8 @@ impl TranslatedProcess {
     }
 
     /// Moves a thread that is in a restartable sequence to the sequence's abort handler, as the
-    /// kernel does with those that it preempts.
+    /// kernel does with those that it preempts. Does nothing if it is in none, or the sequence's
+    /// description cannot be read.
     fn abort_sequence(&self, tracee: Tracee, rseq: Rseq) -> Result<(), Error> {
         let Some(cs) = self.word_at(rseq.addr.wrapping_add(CS)).filter(|&cs| cs != 0) else {
             return Ok(());

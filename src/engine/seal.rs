@@ -7,7 +7,8 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use std::fs::File;
 
-/// Seals a memfd once all its writable mappings are made: its size stays, and no more can be made.
+/// Seals a memfd once all its writable mappings are made: its size stays, and no more can be made,
+/// but for kernels before 5.1.
 pub(super) fn seal(file: &File) -> Result<(), tracee::Error> {
     let size = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
     let writes = SealFlag::from_bits_retain(libc::F_SEAL_FUTURE_WRITE);

@@ -170,7 +170,7 @@ impl Window {
         })
     }
 
-    /// Maps the gate, with its SYSCALL instruction, at a free address.
+    /// Maps the gate, with its SYSCALL instruction, at a free address. Fails if there is none.
     pub(super) fn make_gate(&mut self, tracee: Tracee, gadget: Addr) -> Result<Gate, Error> {
         let occupied = occupied_ranges(self.pid, &self.reserved)?;
         let at = choose_address(&occupied, GATE_NEAR, PAGE_BYTES, u64::MAX).ok_or_else(no_room)?;
