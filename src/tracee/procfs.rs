@@ -22,7 +22,7 @@ pub(super) fn live_thread_dir(pid: Pid) -> PathBuf {
     others.into_iter().find(lives).unwrap_or(first)
 }
 
-/// Returns the process's mappings, in the order of their addresses.
+/// Returns the process's mappings, in the order of their addresses. Fails if the process is gone.
 pub fn mappings(pid: Pid) -> Result<Vec<Mapping>, Error> {
     let path = live_thread_dir(pid).join("maps");
     // A file name may be any bytes. The text is for display, so invalid UTF-8 is replaced.
@@ -114,7 +114,7 @@ pub fn is_being_killed(pid: Pid, tid: Tid) -> bool {
     flags.is_some_and(|flags| flags & PF_SIGNALED != 0)
 }
 
-/// Reads a file about a thread as text.
+/// Reads a file about a thread as text. Bytes that are not UTF-8 are replaced.
 fn read_text(path: &str) -> Result<String, Error> {
     // A thread's name may be any bytes.
     let bytes = fs::read(path).map_err(|error| Error::Proc { path: path.into(), error })?;

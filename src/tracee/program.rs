@@ -127,7 +127,8 @@ fn read_head(path: &Path) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Returns the interpreter that a script's first line names; `None` if the file is no script.
+/// Returns the interpreter that a script's first line names, without its argument; `None` if the
+/// file is no script, or the line names none.
 fn interpreter(head: &[u8]) -> Option<PathBuf> {
     let line = head.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
     let mut words = line.split(|b| b" \t".contains(b)).filter(|word| !word.is_empty());
