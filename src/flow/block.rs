@@ -191,7 +191,8 @@ pub(super) enum BlockExit {
 }
 
 impl BlockExit {
-    /// Returns the direction of a conditional branch.
+    /// Returns the exit by a conditional branch: to its target if it is `taken`, else to the next
+    /// instruction.
     #[inline]
     pub(super) const fn of(taken: bool) -> Self {
         if taken { Self::Branch } else { Self::Fall }

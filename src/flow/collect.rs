@@ -27,9 +27,9 @@ pub trait CallWatch {
     /// first instruction.
     fn arrive(&mut self, ip: Addr, index: u64);
 
-    /// Handles a near call inside the piece that it does not return from before its last branch:
-    /// the instruction number `index`, at `site`, to `entry`. A return from it goes to
-    /// `return_address`.
+    /// Handles a near call inside the piece that has not returned before the piece's last branch;
+    /// others are not reported. It is the instruction number `index`, at `site`, to `entry`, and a
+    /// return from it goes to `return_address`.
     fn call(&mut self, index: u64, site: Addr, return_address: Addr, entry: Addr);
 
     /// Handles a load of RSP in the block where control arrived last; see

@@ -43,7 +43,7 @@ impl Decoder<'_> {
 
     /// Works around SKD022, after a FUP was handled: before a VM entry and a TIP.PGD, that FUP is
     /// superfluous, and the VM entry disables tracing. Takes the TIP.PGD, and starts the walk to
-    /// the branch that it belongs to.
+    /// the branch that it belongs to. Does nothing in other cases.
     pub(super) fn undo_skd022(&mut self, code: &mut Code<'_>) {
         let State::Async { .. } = self.state else { return };
         if !self.has(Erratum::Skd022) || !code.is_vm_entry(self.ip) {
@@ -93,7 +93,7 @@ impl Decoder<'_> {
 
     /// Works around SKD010: after an OVF without a FUP, searches for a packet that shows that
     /// tracing is on, and returns its IP. Moves to that packet, or past a TIP. Returns `None` if
-    /// tracing is off; moves past a TIP.PGD then.
+    /// tracing is off; moves past a TIP.PGD then. `None` on processors without the erratum.
     pub(super) fn recover_skd010(&mut self) -> Option<Addr> {
         if !self.has(Erratum::Skd010) {
             return None;

@@ -87,7 +87,8 @@ impl ExecutedCode {
         chain.round == self.round
     }
 
-    /// Adds the blocks of a chain to the executed ones. Does not count its instructions.
+    /// Adds the blocks of a chain to the executed ones, and notes the round in the chain
+    /// ([`Self::has_added`]). Does not count its instructions.
     #[inline]
     pub(super) fn add_chain(&mut self, cache: &mut BlockCache, at: ChainId) {
         match cache.chains.stamp_round(at, self.round, self.id) {

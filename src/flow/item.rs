@@ -171,7 +171,7 @@ pub struct Gap {
     pub reason: GapReason,
 }
 
-/// Returns an address as text, for messages.
+/// Returns an address as text, for messages: `unknown` for `None`.
 fn last_ip_text(ip: Option<Addr>) -> String {
     ip.map_or_else(|| "unknown".into(), |ip| ip.to_string())
 }
@@ -225,7 +225,7 @@ pub enum GapReason {
     ThreadUnknown,
 }
 
-/// Returns the packet's name in the SDM, for messages.
+/// Returns the packet's name in the SDM, for messages: `other` for those that seldom are in one.
 const fn packet_name(packet: &Packet) -> &'static str {
     match packet {
         Packet::Psb => "PSB",

@@ -8,7 +8,8 @@ use crate::common::Addr;
 use crate::pt::Packet;
 
 impl Decoder<'_> {
-    /// Handles one packet with tracing off. The trace's end ends decoding.
+    /// Handles one packet with tracing off. The trace's end ends decoding. Fails at a packet that
+    /// needs code.
     pub(super) fn step_off(&mut self) -> Result<(), Fault> {
         if self.clock.is_none() {
             self.cursor.skip_pad_mtc_cyc();
@@ -62,7 +63,8 @@ impl Decoder<'_> {
     }
 
     /// Handles one packet between the FUP at offset `fup` and the TIP or TIP.PGD that completes the
-    /// asynchronous event. The current IP is that of the FUP.
+    /// asynchronous event. The current IP is that of the FUP. The trace's end ends decoding,
+    /// without the event. Fails at a packet that cannot be there.
     pub(super) fn step_async(&mut self, fup: u64) -> Result<(), Fault> {
         let Some(peeked) = self.cursor.peek()? else {
             self.state = State::Done;

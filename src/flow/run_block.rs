@@ -104,7 +104,8 @@ impl Decoder<'_> {
     }
 
     /// Executes a return: with a TNT bit if one is left, which means that it is compressed and goes
-    /// to the address on the return stack; else with a TIP.
+    /// to the address on the return stack; else with a TIP. Fails if the bit is 0, or the stack is
+    /// empty.
     fn execute_ret(&mut self, current: CurrentBlock, code: &mut Code<'_>) -> Result<Exit, Fault> {
         let at = current.block.last();
         self.direct_branches = 0;

@@ -31,7 +31,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Executes a conditional branch with the next TNT bit.
+    /// Executes a conditional branch with the next TNT bit. `None`, and does nothing, if there is
+    /// no bit, or the block there is not linked.
     #[inline]
     fn run_cached_jcc(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
         let taken = self.tnt.peek()?;
@@ -69,7 +70,8 @@ impl Decoder<'_> {
         Some(self.leave_for((next, target.ip), block, Exit::Call))
     }
 
-    /// Executes a compressed return: the next TNT bit is 1, and the block after its call is cached.
+    /// Executes a compressed return. `None`, and does nothing, unless the next TNT bit is 1 and the
+    /// block after its call is cached.
     #[inline]
     fn run_cached_return(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
         let next = self.return_target(code).filter(|_| self.tnt.peek() == Some(true))?;
@@ -89,7 +91,8 @@ impl Decoder<'_> {
         Some((next, to))
     }
 
-    /// Executes an indirect branch or return whose TIP comes next and leads to a cached block.
+    /// Executes an indirect branch or return. `None`, and does nothing, unless its TIP comes next
+    /// and leads to a cached block.
     #[inline]
     fn run_cached_tip_branch(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
         let next = self.take_tip_to_cached_block(code)?;
@@ -105,7 +108,7 @@ impl Decoder<'_> {
     }
 
     /// Takes the next TIP if it leads to a cached block and has no effects but to set the IP.
-    /// Returns that block, and its address.
+    /// Returns that block, and its address; else `None`, and takes nothing.
     #[inline]
     fn take_tip_to_cached_block(&mut self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
         // A TIP gives waiting packets their IP and applies the next mode, and a clock must see it.
@@ -136,7 +139,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns true if a few direct jumps or calls, or none, lead from `block` to a branch that takes a
+/// Returns true if at most three direct jumps or calls lead from `block` to a branch that takes a
 /// TIP, and all blocks on the way are cached.
 fn leads_to_tip<'c>(mut block: &'c Block, code: &'c Code<'_>) -> bool {
     for _ in 0..4 {
