@@ -105,7 +105,7 @@ impl Feed {
     /// `shared`.
     pub(super) fn start(
         shared: Arc<Shared>,
-        psb_period: u32,
+        psb_period_bytes: u32,
         ranges: Ranges,
         prepare: impl FnOnce() + Send + 'static,
     ) -> Self {
@@ -115,7 +115,7 @@ impl Feed {
             prepare();
             let mut worker = Worker {
                 shared,
-                psb_period,
+                psb_period_bytes,
                 ranges,
                 dictionary: Dictionary::default(),
                 chains: Chains::default(),
@@ -189,7 +189,7 @@ fn encode_shared_records(
 /// The encoder on its thread.
 struct Worker {
     shared: Arc<Shared>,
-    psb_period: u32,
+    psb_period_bytes: u32,
     ranges: Ranges,
     dictionary: Dictionary,
     chains: Chains,
@@ -236,7 +236,7 @@ impl Worker {
     /// damaged, only frees its buffers. Sends packets if they are many or requested.
     fn handle_thread_item(&mut self, tid: Tid, item: TraceItem) {
         let new = || ThreadEncoding {
-            trace: Trace::new(self.psb_period, &self.ranges),
+            trace: Trace::new(self.psb_period_bytes, &self.ranges),
             result: TraceResult::default(),
             pending_record_bytes: 0,
         };

@@ -26,7 +26,8 @@ impl Ranges {
         Self { filters, only, stop }
     }
 
-    /// Adds a range to the code that ends a trace, or else to the traced code. Ignores duplicates.
+    /// Adds a range to the code that ends a trace, or else to that of the filter, which has no
+    /// effect if there is no filter. Ignores duplicates.
     pub fn add(&mut self, range: AddrRange, is_stop: bool) {
         let known = if is_stop { &mut self.stop } else { &mut self.only };
         if !known.contains(&range) {

@@ -151,6 +151,7 @@ impl Trace {
     }
 
     /// Ends the history where the last record led, or if it is owed, at the start of its path.
+    /// Encodes nothing if the thread is in the kernel.
     pub fn end_history(&mut self, dictionary: &Dictionary) {
         either!(self, encoder => encoder.end_history(dictionary), encoder.end_history());
     }

@@ -320,7 +320,7 @@ impl Encoder {
     }
 
     /// Ends the history where the last record led, or if it is owed, at the start of its path:
-    /// encodes an entry into the kernel there.
+    /// encodes an entry into the kernel there, unless the thread is in the kernel.
     pub(super) fn end_history(&mut self, dictionary: &Dictionary) {
         self.owed = 0;
         let ip = self.ip;
