@@ -79,6 +79,8 @@ impl Decoder<'_> {
             };
             let Some(mut at) = found else { break };
             let Some(mut chain) = code.cache.chains.get(at) else { break };
+            // The first branch takes a deferred TIP, which comes after the bits: looks up the chain
+            // that has it in its key.
             if chain.tail == Tail::NeedsTip {
                 if !TAKES_PACKETS || has_tip || !hot.cursor.is_at_tip() {
                     break;
@@ -89,6 +91,7 @@ impl Decoder<'_> {
             }
             let (tail, bits) = (chain.tail, chain.bits());
             let mut next = chain.next;
+            // Most chains have no calls and end with a conditional branch: their `next` is known.
             if chain.depth() > 0 || tail != Tail::Jcc {
                 if tail.takes_tip() {
                     let Some(ip) = hot.take_tip() else { break };
@@ -97,6 +100,7 @@ impl Decoder<'_> {
                     let Some((ip, _)) = self.stack.peek() else { break };
                     next = ip;
                 }
+                // Only now, since a chain whose TIP or return address is missing is not executed.
                 if chain.depth() > 0 {
                     apply_calls(&mut self.stack, &code.cache.chains, chain);
                 }
