@@ -291,7 +291,7 @@ impl Worker {
                 encoder.begin_history(tsc);
             }
             TraceItem::PartialPath { steps, ip } => {
-                encoder.partial_path(&self.dictionary, &steps, ip)
+                encoder.partial_path(&self.dictionary, &steps, ip);
             }
             TraceItem::SteppedInsn { insn, next } => encoder.stepped_insn(&insn, next),
             TraceItem::EnterKernel { ip } => encoder.enter_kernel(ip),
