@@ -56,16 +56,16 @@ impl MappingRecorder {
         self.record(&seen, space, recorder, memory, tid)
     }
 
-    /// Reads the mappings in `range` again after a change there, and records those that changed.
+    /// Reads the mappings in `ranges` again after a change there, and records those that changed.
     pub(super) fn refresh_in(
         &mut self,
-        range: AddrRange,
+        ranges: &[AddrRange],
         space: &mut AddressSpace,
         recorder: &mut Recorder,
         memory: &Memory,
         tid: Tid,
     ) -> Result<Changes, Error> {
-        let seen = space.refresh_in(recorder.pid(), range)?;
+        let seen = space.refresh_in(recorder.pid(), ranges)?;
         self.record(&seen, space, recorder, memory, tid)
     }
 

@@ -62,22 +62,19 @@ impl AddressSpace {
         Ok(MappingChanges { gone, new })
     }
 
-    /// Reads the mappings again after a change in `range`, and returns what changed. Reads only
-    /// those in and beside it, and the stack, which grows as it is used. Reads all, as
-    /// [`refresh`](Self::refresh) does, if the range is empty, other mappings grow
-    /// ([`Self::note_growing`]), or the kernel does not answer for a range.
-    pub fn refresh_in(&mut self, pid: Pid, range: AddrRange) -> Result<MappingChanges, Error> {
-        if self.grows || range.is_empty() {
+    /// Reads the mappings again after a change in `ranges`, and returns what changed. Reads only
+    /// those in and beside them, and the stack, which grows as it is used; all, as
+    /// [`refresh`](Self::refresh) does, if that is not enough or the kernel cannot answer for a
+    /// range.
+    pub fn refresh_in(&mut self, pid: Pid, ranges: &[AddrRange]) -> Result<MappingChanges, Error> {
+        if self.grows || ranges.iter().any(|range| range.is_empty()) {
             return self.refresh(pid);
         }
         let stack = self.set.iter().find(|mapping| mapping.name == "[stack]");
         let stack = stack.map(|stack| stack.range);
-        let Some(reads) = [Some(range), stack]
-            .into_iter()
-            .flatten()
-            .map(|range| self.read_around(pid, range))
-            .collect::<Option<Vec<_>>>()
-        else {
+        let ranges = ranges.iter().copied().chain(stack);
+        let reads = ranges.map(|range| self.read_around(pid, range)).collect::<Option<Vec<_>>>();
+        let Some(reads) = reads else {
             return self.refresh(pid);
         };
         let (mut gone, mut new) = (Vec::new(), Vec::new());
@@ -258,20 +255,42 @@ impl AddressSpace {
         self.altered.extend(ranges);
     }
 
-    /// Notes as altered each new mapping in the place of a writable one of the same file: it may
-    /// hold what was written there. Forgets altered ranges where that file is no longer mapped.
+    /// Notes as altered each new mapping of a part of a file that is altered, or was writable until
+    /// now: it may hold what was written there, as mremap(2) moves pages with their contents. Forgets altered ranges where that file is no longer mapped.
     fn update_altered(&mut self, gone: &[Mapping], new: &[Mapping]) {
-        let was_written = |m: &&Mapping| {
-            let written = |g: &Mapping| g.protection.write && g.range.overlaps(m.range);
-            gone.iter().any(|g| written(g) && g.is_same_file(m))
+        let is_written = |part: &FilePart<'_>| {
+            let writable = gone.iter().filter(|of| of.protection.write);
+            let writable = writable.map(|of| FilePart::new(of, of.range));
+            let altered = self.altered.iter().map(|(range, of)| FilePart::new(of, *range));
+            writable.chain(altered).any(|written| written.overlaps(part))
         };
         let of_file = new.iter().filter(|m| m.inode != 0 && !m.protection.write);
-        let written = of_file.filter(was_written);
-        self.altered.extend(written.map(|m| (m.range, m.clone())));
+        let written = of_file.filter(|m| is_written(&FilePart::new(m, m.range)));
+        let written: Vec<_> = written.map(|m| (m.range, m.clone())).collect();
+        self.altered.extend(written);
         let still_there = |(range, was): &(AddrRange, Mapping)| {
             self.set.overlapping(*range).any(|m| m.is_same_file(was))
         };
         self.altered.retain(still_there);
+    }
+}
+
+/// A part of a mapped file.
+struct FilePart<'a> {
+    mapping: &'a Mapping,
+    start: u64,
+    end: u64,
+}
+
+impl<'a> FilePart<'a> {
+    /// Returns the part of the file of `mapping` that it maps at `range`, a part of it.
+    fn new(mapping: &'a Mapping, range: AddrRange) -> Self {
+        let start = file_offset(mapping, range.start);
+        Self { mapping, start, end: start + range.size_bytes() }
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        self.mapping.is_same_file(other.mapping) && self.start < other.end && other.start < self.end
     }
 }
 

@@ -1,9 +1,12 @@
-//! Calls of the program that would change the tracer's own mappings. They fail as they would if
-//! nothing were mapped there.
+//! Calls of the program that change mappings. Those that would change the tracer's own fail as they
+//! would if nothing were mapped there; before the others, pages have the program's permissions
+//! again.
 
+use super::error::Error;
 use super::process::TranslatedProcess;
 use crate::common::{Addr, AddrRange};
 use crate::insn::Registers;
+use crate::tracee::Tracee;
 use crate::tracee::call_numbers::{
     MMAP, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT, REMAP_FILE_PAGES,
 };
@@ -29,6 +32,19 @@ impl TranslatedProcess {
             _ => return None,
         };
         Some(i64::from(-error))
+    }
+
+    /// Restores the program's permissions on the pages whose mappings a call replaces, removes or
+    /// changes which a thread is about to make, and drops the code that was translated from them.
+    /// mremap(2) passes the permissions on.
+    pub fn unprotect_for_mapping_call(
+        &mut self,
+        tracee: Tracee,
+        number: u64,
+        registers: &Registers,
+    ) -> Result<(), Error> {
+        let changed = changed_ranges(number, registers);
+        changed.into_iter().try_for_each(|range| self.unprotect_and_forget(tracee, range))
     }
 }
 

@@ -39,16 +39,13 @@ impl Epoch {
             self.apply_map_change(change, reader)?;
             match change {
                 MapChange::Map(mapped) => {
-                    self.refresh_mappings_in(mapped.range)?;
+                    self.refresh_mappings_in(&[mapped.range])?;
                     self.enable_cached_code(mapped, reader);
                 }
                 MapChange::Unmap(range)
                 | MapChange::Protect { range, .. }
-                | MapChange::Discard(range) => self.refresh_mappings_in(*range)?,
-                MapChange::Move { from, to } => {
-                    self.refresh_mappings_in(*from)?;
-                    self.refresh_mappings_in(*to)?;
-                }
+                | MapChange::Discard(range) => self.refresh_mappings_in(&[*range])?,
+                MapChange::Move { from, to } => self.refresh_mappings_in(&[*from, *to])?,
             }
         }
         Ok(())
@@ -343,9 +340,9 @@ impl Epoch {
         Ok(())
     }
 
-    /// Does what [`Self::refresh_mappings`] does, for the mappings in a range.
-    fn refresh_mappings_in(&mut self, range: AddrRange) -> Result<(), Error> {
-        let seen = self.engine.space.refresh_in(self.thread.pid, range)?;
+    /// Does what [`Self::refresh_mappings`] does, for the mappings in some ranges.
+    fn refresh_mappings_in(&mut self, ranges: &[AddrRange]) -> Result<(), Error> {
+        let seen = self.engine.space.refresh_in(self.thread.pid, ranges)?;
         self.forget_changed_code(&seen);
         Ok(())
     }

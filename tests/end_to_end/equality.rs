@@ -84,6 +84,9 @@ fn fork_and_exec() {
 #[test]
 fn code_that_changes_while_it_runs() {
     of_program("selfmod.c", &[], &[], "sum 251\n");
+    let moved = " 1 2 1 10 10 11 11 12 12 13 13 14 14 15 15 16 16 17 17 18 18 19 19 30 31 32 30 40 \
+                 41 42 50 50 51 52 60 60 61\n";
+    of_program("moved_code.c", &["-w"], &[], moved);
 }
 
 #[test]

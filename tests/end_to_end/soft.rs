@@ -58,6 +58,12 @@ fn code_that_is_mapped_twice_takes_the_same_path() {
 }
 
 #[test]
+fn code_that_is_moved_takes_the_same_path() {
+    same_path_of("moved_code.c", &["-w"]);
+    output_of("moved_code.c", &["--full"]);
+}
+
+#[test]
 fn code_that_another_thread_changes_is_never_stale() {
     if have("gcc") {
         let scene = Scene::new();

@@ -23,7 +23,7 @@ impl Process {
         thread: &Thread,
         before: &[Mapping],
     ) -> Result<Vec<MapChange>, Error> {
-        self.refresh_mappings_in(EVERYWHERE, thread.tid())?;
+        self.refresh_mappings_in(&[EVERYWHERE], thread.tid())?;
         // The vsyscall page, which lies above, never changes, and is not in all lists.
         let is_of_program = |mapping: &&Mapping| mapping.range.start.0 < PROGRAM_END;
         let now = self.engine.space.mappings().filter(is_of_program).cloned().collect::<Vec<_>>();

@@ -65,17 +65,17 @@ impl Process {
             MMAP => {
                 self.mappings.forget_changed_files();
                 let range = pages(at, second);
-                self.refresh_replaced(thread, range)?;
+                self.refresh_replaced(thread, &[range])?;
                 let mapped = self.describe_mmap(range, call)?;
                 self.find_foreign_in(range);
                 mapped.into_iter().map(MapChange::Map).collect()
             }
             MUNMAP => {
-                self.refresh_replaced(thread, given)?;
+                self.refresh_replaced(thread, &[given])?;
                 vec![MapChange::Unmap(given)]
             }
             MPROTECT | PKEY_MPROTECT => {
-                self.refresh_replaced(thread, given)?;
+                self.refresh_replaced(thread, &[given])?;
                 let range =
                     if third & PROT_GROWSDOWN == 0 { given } else { self.extended_down(given) };
                 let protection = self.with_implied_execute(range, protection(third));
@@ -88,7 +88,7 @@ impl Process {
                 self.discards(given)
             }
             SHMAT => {
-                self.refresh_replaced(thread, AddrRange::sized(at, PAGE_BYTES))?;
+                self.refresh_replaced(thread, &[AddrRange::sized(at, PAGE_BYTES)])?;
                 let attached = self.engine.space.overlapping(AddrRange::sized(at, 1)).next();
                 let Some(mapping) = attached.cloned() else { return Ok(Vec::new()) };
                 self.find_foreign_in(mapping.range);
@@ -125,7 +125,7 @@ impl Process {
         }
         let last = end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(end);
         let given = AddrRange::new(Addr(first), Addr(last));
-        self.refresh_replaced(thread, given)?;
+        self.refresh_replaced(thread, &[given])?;
         let parts: Vec<Mapping> = self.engine.space.overlapping(given).cloned().collect();
         Ok(match call.number {
             // The kernel skips holes, and returns this at the end. Other errors end the call at
@@ -170,13 +170,22 @@ impl Process {
         Protection { execute: asked.execute || executes, ..asked }
     }
 
-    /// Reads the mappings in `range` again after the program replaced them, and drops their
+    /// Reads the mappings in `ranges` again after the program replaced them, and drops their
     /// translated code. The recorder's protections there are gone.
-    fn refresh_replaced(&mut self, thread: &Thread, range: AddrRange) -> Result<(), Error> {
-        self.engine.space.note_replaced(range);
-        self.refresh_mappings_in(range, thread.tid())?;
-        self.engine.forget_code(range);
-        code_cache::use_unchanged_code(&mut self.engine, &self.mappings, &self.recorder, range);
+    fn refresh_replaced(&mut self, thread: &Thread, ranges: &[AddrRange]) -> Result<(), Error> {
+        for range in ranges {
+            self.engine.space.note_replaced(*range);
+        }
+        self.refresh_mappings_in(ranges, thread.tid())?;
+        for range in ranges {
+            self.engine.forget_code(*range);
+            code_cache::use_unchanged_code(
+                &mut self.engine,
+                &self.mappings,
+                &self.recorder,
+                *range,
+            );
+        }
         Ok(())
     }
 
@@ -360,8 +369,7 @@ impl Process {
             AddrRange::sized(start, size.checked_next_multiple_of(PAGE_BYTES).unwrap_or(size))
         };
         let (from, to) = (pages(Addr(first), old_size), pages(at, new_size));
-        self.refresh_replaced(thread, from)?;
-        self.refresh_replaced(thread, to)?;
+        self.refresh_replaced(thread, &[from, to])?;
         if from.is_empty() || flags & MREMAP_DONTUNMAP != 0 {
             // Both places have something now.
             let both = [to, from].into_iter().filter(|range| !range.is_empty());
@@ -395,7 +403,7 @@ impl Process {
             return Ok(Vec::new());
         }
         let (range, is_larger) = (AddrRange::new(old.min(new), old.max(new)), old < new);
-        self.refresh_replaced(thread, range)?;
+        self.refresh_replaced(thread, &[range])?;
         if !is_larger {
             return Ok(vec![MapChange::Unmap(range)]);
         }

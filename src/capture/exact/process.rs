@@ -97,11 +97,15 @@ impl Process {
         Ok(())
     }
 
-    /// Does the work of [`Self::refresh_mappings`] for the mappings in a range only.
-    pub(super) fn refresh_mappings_in(&mut self, range: AddrRange, tid: Tid) -> Result<(), Error> {
+    /// Does the work of [`Self::refresh_mappings`] for the mappings in some ranges only.
+    pub(super) fn refresh_mappings_in(
+        &mut self,
+        ranges: &[AddrRange],
+        tid: Tid,
+    ) -> Result<(), Error> {
         let Self { mappings, recorder, engine, .. } = self;
         let (space, memory) = (&mut engine.space, &engine.memory);
-        let changes = mappings.refresh_in(range, space, recorder, memory, tid)?;
+        let changes = mappings.refresh_in(ranges, space, recorder, memory, tid)?;
         self.note_changes(&changes);
         Ok(())
     }

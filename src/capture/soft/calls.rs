@@ -76,8 +76,7 @@ impl Process {
             MPROTECT | MUNMAP | MREMAP | PKEY_MPROTECT => {
                 // The recorder may have write-protected pages of code there. The call must see the
                 // program's own protection.
-                self.engine
-                    .unprotect_and_forget(thread.tracee(), AddrRange::sized(Addr(r.rdi), r.rsi))?;
+                self.engine.unprotect_for_mapping_call(thread.tracee(), number, registers)?;
             }
             number if !HANDLED_CALLS.contains(&number) => {
                 self.engine.unprotect_for_call(thread.tracee(), registers)?;
@@ -135,26 +134,29 @@ impl Process {
             MMAP => {
                 let anonymous = fourth & MAP_ANONYMOUS != 0;
                 let may_add_code = third & PROT_EXEC != 0 || !anonymous;
-                (range(result, second), may_add_code)
+                (vec![range(result, second)], may_add_code)
             }
-            MPROTECT | PKEY_MPROTECT => (range(first, second), third & PROT_EXEC != 0),
-            MUNMAP => (range(first, second), false),
-            MREMAP => (range(first, second), true),
-            SHMAT | SHMDT | REMAP_FILE_PAGES => (AddrRange::default(), true),
+            MPROTECT | PKEY_MPROTECT => (vec![range(first, second)], third & PROT_EXEC != 0),
+            MUNMAP => (vec![range(first, second)], false),
+            MREMAP => (vec![range(first, second), range(result, third)], true),
+            SHMAT | SHMDT | REMAP_FILE_PAGES => (Vec::new(), true),
             _ => return Ok(()),
         };
         // During the call another thread may have executed code there, so that it was translated
         // and its page write-protected (masked) again.
-        let masked = self.engine.space.masked_in(changed);
+        let space = &self.engine.space;
+        let masked: Vec<u64> = changed.iter().flat_map(|range| space.masked_in(*range)).collect();
         for page in &masked {
             self.engine.space.unmask(*page);
         }
         if may_add_code
             || !masked.is_empty()
-            || self.engine.space.overlapping(changed).any(is_recorded)
+            || changed.iter().any(|range| self.engine.space.overlapping(*range).any(is_recorded))
         {
             self.refresh_mappings(thread.tid())?;
-            self.engine.forget_code(changed);
+            for range in changed {
+                self.engine.forget_code(range);
+            }
         }
         if matches!(call.number, MMAP | MPROTECT | PKEY_MPROTECT) {
             for &page in &masked {
@@ -165,9 +167,6 @@ impl Process {
             && self.engine.open_new_mappings(thread.tracee(), &masked)?
         {
             self.refresh_mappings(thread.tid())?;
-        }
-        if call.number == MREMAP {
-            self.engine.forget_code(range(result, third));
         }
         Ok(())
     }

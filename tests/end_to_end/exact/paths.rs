@@ -85,6 +85,7 @@ fn a_path_has_the_instructions_of_the_run() {
     of_program("exact/repeated.c");
     of_program("strings.c");
     of_program("selfmod.c");
+    of_program("moved_code.c");
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn all_views_of_a_file_show_the_same_bytes() {
 
 #[test]
 fn code_that_changes_replays() {
-    replays(&["selfmod.c", "repatched.c", "twice.c"]);
+    replays(&["selfmod.c", "repatched.c", "twice.c", "moved_code.c"]);
 }
 
 #[test]
