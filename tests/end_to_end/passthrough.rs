@@ -124,6 +124,30 @@ fn registers_that_a_system_call_leaves_alone_stay() {
     }
 }
 
+/// The kernel looks at the low half of a call's number only.
+#[test]
+fn calls_whose_numbers_have_high_bits_are_what_they_are() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("wide_calls.c", &["-w"]);
+    let native = Command::new(&program).output().unwrap();
+    for backend in ["soft", "step"] {
+        let dir = scene.path(backend);
+        let mut command = record(&scene);
+        command.args(["--backend", backend, "-o"]).arg(&dir).arg(&program);
+        let recorded = command.output().unwrap();
+        assert_eq!((backend, recorded.stdout), (backend, native.stdout.clone()));
+        let calls = contraflow().args(["dump", "sideband"]).arg(&dir).output().unwrap();
+        let calls = text(&calls.stdout);
+        let numbers =
+            calls.lines().filter_map(|line| line.split_once(" syscall ")?.1.split(' ').next());
+        let wide = numbers.filter(|number| number.len() > 3 && *number != "returns");
+        assert_eq!(wide.collect::<Vec<_>>(), Vec::<&str>::new(), "{backend}");
+    }
+}
+
 /// The recorder is in the program's process group, and must not end, stop, or pass on what the
 /// program has already.
 #[test]

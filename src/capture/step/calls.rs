@@ -22,36 +22,51 @@ use crate::tracee::trap_flag::r11_without_trap_flag;
 /// A system call number that makes the kernel skip the call. The result is already `ENOSYS`
 /// (`PUSH_AND_CLEAR_REGS rax=$-ENOSYS` in arch/x86/entry).
 const NO_CALL: u64 = u64::MAX;
+/// The bits of a system call's number that the kernel uses.
+const NUMBER: u64 = 0xffff_ffff;
 
 /// Returns true if the instruction at `ip` makes a system call: SYSCALL, or INT 0x80.
 pub(super) fn is_system_call(process: &Process, ip: Addr) -> bool {
+    is_syscall(process, ip) || is_32_bit_call(process, ip)
+}
+
+fn is_syscall(process: &Process, ip: Addr) -> bool {
+    has_code(process, ip, [0x0f, 0x05])
+}
+
+/// Returns true if the instruction at `ip` is INT 0x80.
+fn is_32_bit_call(process: &Process, ip: Addr) -> bool {
+    has_code(process, ip, [0xcd, 0x80])
+}
+
+fn has_code(process: &Process, ip: Addr, code: [u8; 2]) -> bool {
     let mut bytes = [0; 2];
-    process.memory.read(ip, &mut bytes) == 2 && matches!(bytes, [0x0f, 0x05] | [0xcd, 0x80])
+    process.memory.read(ip, &mut bytes) == 2 && bytes == code
 }
 
 /// Returns the number of the system call that the thread is about to make; `None` if its next
-/// instruction makes none.
+/// instruction makes none, or a 32-bit one.
 pub(super) fn next_call(process: &Process, thread: &Thread) -> Option<u64> {
     let registers =
-        is_system_call(process, thread.ip).then(|| thread.tracee.registers().ok()).flatten()?;
-    // The kernel uses only the low 32 bits.
-    Some(registers.rax & u64::from(u32::MAX))
+        is_syscall(process, thread.ip).then(|| thread.tracee.registers().ok()).flatten()?;
+    Some(registers.rax & NUMBER)
 }
 
 /// Notes the system call that the thread is about to make, in `current_call`.
-pub(super) fn note_call(thread: &mut Thread) -> Result<(), Error> {
+pub(super) fn note_call(process: &Process, thread: &mut Thread) -> Result<(), Error> {
     let registers = match thread.tracee.registers() {
         // The thread was killed: its exit will be reported.
         Err(error) if error.is_gone() => return Ok(()),
         result => result?,
     };
-    thread.current_call = Some(call_of(&registers, registers.rax));
+    thread.current_call = Some(call_at(process, thread.ip, &registers, registers.rax));
     Ok(())
 }
 
-/// Returns the call of a thread with these registers. `number` is in RAX before the call, and in
-/// `orig_rax` in it.
-fn call_of(r: &Registers, number: u64) -> Call {
+/// Returns the call of the instruction at `ip`, of a thread with these registers. `number` is in
+/// RAX before the call, and in `orig_rax` in it.
+fn call_at(process: &Process, ip: Addr, r: &Registers, number: u64) -> Call {
+    let number = (!is_32_bit_call(process, ip)).then_some(number & NUMBER);
     let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
     Call { number, args, is_entered: false, sets_ignored: None, is_in_path: false }
 }
@@ -81,17 +96,20 @@ fn handle_call_start(
         thread.ip = call_ip;
         process.decode_next(thread)?;
     }
-    let mut call = call.unwrap_or_else(|| call_of(&registers, registers.orig_rax));
-    if call.number == RSEQ {
+    let mut call =
+        call.unwrap_or_else(|| call_at(process, thread.ip, &registers, registers.orig_rax));
+    if call.number == Some(RSEQ) {
         // The kernel moves the IP of a thread that it preempts in a restartable sequence, which the
         // path cannot express: make the call fail as on a kernel without it.
         let skipped = Registers { orig_rax: NO_CALL, ..registers };
         thread.tracee.set_registers(&skipped)?;
     }
     call.is_entered = true;
-    call.sets_ignored = Ignored::set_by(&process.memory, call.number, &call.args);
-    let event = Event::Syscall { number: call.number, args: call.args };
-    process.recorder.record_event(thread.tid(), event)?;
+    if let Some(number) = call.number {
+        call.sets_ignored = Ignored::set_by(&process.memory, number, &call.args);
+        let event = Event::Syscall { number, args: call.args };
+        process.recorder.record_event(thread.tid(), event)?;
+    }
     thread.current_call = Some(call);
     Ok(())
 }
@@ -117,7 +135,7 @@ fn handle_call_end(process: &mut Process, thread: &mut Thread, call: Call) -> Re
     let restarts = thread.restarting_call.is_some();
     thread.has_moved |= !restarts;
     // For the debugger.
-    thread.returned_call = (!restarts).then_some(call.number);
+    thread.returned_call = call.number.filter(|_| !restarts);
     thread.entry_was_reported = thread.caught_call.is_some();
     thread.caught_call = thread.caught_call.filter(|_| restarts);
     match thread.restarting_call {
@@ -157,13 +175,15 @@ fn record_return(process: &mut Process, thread: &mut Thread, call: &Call) -> Res
     }
     let tid = thread.tid();
     let result = registers.rax.cast_signed();
-    process.recorder.record_event(tid, Event::SyscallReturn { result })?;
+    if call.number.is_some() {
+        process.recorder.record_event(tid, Event::SyscallReturn { result })?;
+    }
     // During any call, another process may write code, and this one may have waited for that.
     process.record_changed_code(tid)?;
-    if result == 0 {
-        process.trap_ignored.apply(&process.memory, call.number, &call.args, call.sets_ignored);
+    if let (0, Some(number)) = (result, call.number) {
+        process.trap_ignored.apply(&process.memory, number, &call.args, call.sets_ignored);
     }
-    if changes_mappings(call.number) {
+    if call.number.is_none_or(changes_mappings) {
         process.refresh_mappings(tid)?;
     }
     Ok(())

@@ -294,7 +294,7 @@ impl Engine {
             process.decode_next(thread)?;
             let is_far = thread.insn.is_some_and(|insn| insn.class.is_far());
             if is_far && super::calls::is_system_call(process, thread.ip) {
-                super::calls::note_call(thread)?;
+                super::calls::note_call(process, thread)?;
             }
         }
         let resumed = step_or_continue_call(thread);

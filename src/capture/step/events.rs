@@ -207,7 +207,7 @@ impl Engine {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let pid = thread.pid;
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
-        let call = thread.current_call.map(|call| call.number);
+        let call = thread.current_call.and_then(|call| call.number);
         thread.exit_state = final_state::read_thread(thread.tracee, thread.siginfo);
         let registers = thread.exit_state.as_ref().map(|ending| ending.registers);
         let final_pc = registers.map(|registers| Addr(registers.rip));

@@ -30,7 +30,8 @@ pub(super) enum Activity {
 /// A system call that a thread makes or is about to make.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    pub(super) number: u64,
+    /// The call's number; `None` for a 32-bit call (INT 0x80), which has other numbers.
+    pub(super) number: Option<u64>,
     pub(super) args: [u64; 6],
     /// True once the kernel has started the call.
     pub(super) is_entered: bool,
@@ -44,7 +45,7 @@ impl Call {
     /// Returns the call of the execve(2) that started a launched program. The path does not contain
     /// its instruction.
     pub(super) fn executing() -> Self {
-        let number = EXECVE;
+        let number = Some(EXECVE);
         let args = [0; 6];
         Self { number, args, is_entered: true, sets_ignored: None, is_in_path: true }
     }

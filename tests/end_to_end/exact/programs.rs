@@ -205,7 +205,7 @@ fn a_library_that_is_overwritten_replays() {
 /// Programs for other tests, whose output is the same in each run.
 #[test]
 fn what_programs_see_of_themselves_replays() {
-    replays(&["cpus.c", "dumpable.c", "int80.c", "old_calls.c", "remapped.c"]);
+    replays(&["cpus.c", "dumpable.c", "int80.c", "old_calls.c", "remapped.c", "wide_calls.c"]);
 }
 
 #[test]
