@@ -237,12 +237,12 @@ impl TranslatedProcess {
         self.pages.changing_pages_in(ranges)
     }
 
-    /// Returns true if the kernel's mapping at `addr` now allows loads and stores. Pages that the
-    /// tracer write-protects are not writable.
+    /// Returns true if the kernel's mapping at `addr` now allows loads and stores. On x86, each
+    /// page that can be written can be read. Pages that the tracer write-protects are not writable.
     pub(super) fn is_writable(&self, addr: Addr) -> Result<bool, Error> {
         let maps = mappings(self.pid)?;
         let at = maps.iter().find(|mapping| mapping.range.contains(addr));
-        Ok(at.is_some_and(|mapping| mapping.protection.read && mapping.protection.write))
+        Ok(at.is_some_and(|mapping| mapping.protection.write))
     }
 }
 
