@@ -53,8 +53,9 @@ pub struct Live {
     stopped_thread: Tid,
     /// The signal of the last live stop, if it was one. It is not delivered yet.
     stop_signal: Option<i32>,
-    /// True if the debugger was in the past since the last live stop, and so forgot its signal.
-    visited_past: bool,
+    /// True if the debugger does not know the signal of the last live stop, or forgot it: a write was
+    /// reported instead, or it has been in the past since then.
+    repeats_signal: bool,
     /// The ending of the program, once it is gone.
     ended: Option<Ending>,
     /// True if the program's end is reported only once it is gone, not before its exit.
@@ -143,10 +144,10 @@ impl Run for Live {
         history.catch_calls(catches);
         let stop = history.resume(order, last, breakpoints, interrupted);
         self.update_in_past();
-        self.visited_past = true;
+        self.repeats_signal = true;
         match (stop.reason, self.stop_signal) {
             (StopReason::Edge(Edge::End), Some(number)) => {
-                self.visited_past = false;
+                self.repeats_signal = false;
                 Stop { thread: self.stopped_thread, reason: StopReason::Signal(number) }
             }
             (StopReason::Edge(Edge::End), None) => Stop { thread: self.stopped_thread, ..stop },
@@ -158,7 +159,7 @@ impl Run for Live {
         let history = self.history_mut().ok_or(Error::NoHistory)?;
         let result = history.seek(position);
         self.update_in_past();
-        self.visited_past = true;
+        self.repeats_signal = true;
         result
     }
 
@@ -383,7 +384,7 @@ impl Run for Live {
         let history = self.history_mut().ok_or(Error::NoHistory)?;
         let found = history.go_to_last_change(range, interrupted);
         self.update_in_past();
-        self.visited_past = true;
+        self.repeats_signal = true;
         found
     }
 

@@ -92,6 +92,7 @@ impl SoftwareWatch<'_> {
                 let executed = next.filter(|_| !is_waiting && stop.reason == StopReason::Step);
                 let read = || executed.and_then(|insn| self.first_read(live, thread, &insn));
                 if let Some(accessed) = self.first_written(live, &before).or_else(read) {
+                    live.report_signal_later();
                     return Stop { thread: stop.thread, reason: StopReason::Watchpoint(accessed) };
                 }
                 has_waited |= is_waiting;

@@ -330,6 +330,24 @@ fn more_watchpoints_than_the_cpu_has() {
     assert_eq!(live.end(), ("done 6\n".to_owned(), Some(0)));
 }
 
+/// A call that a signal interrupts writes its memory before the signal is reported.
+#[test]
+fn a_signal_that_comes_with_a_write_is_not_lost() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("select_interrupted.c", &["-O0"]);
+    let live = Live::start(&scene, &[], &[name(&program)]);
+    let said = live.gdb(
+        &program,
+        "break wait_for_signal\ncontinue\nwatch left\ncontinue\ncontinue\ndelete\ncontinue",
+    );
+    assert!(answer(&said, "continue", 1).contains("watchpoint 2: left"), "{said}");
+    assert!(answer(&said, "continue", 2).contains("received signal SIGUSR1"), "{said}");
+    assert_eq!(live.end(), ("handled 1\n".to_owned(), Some(0)), "{said}");
+}
+
 /// The memory is too large for the CPU's debug registers, and goes with the program at its exit and its exec.
 #[test]
 fn the_end_of_watched_memory_is_no_write() {

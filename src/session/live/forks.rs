@@ -152,7 +152,7 @@ impl Live {
         let program = self.program.get_mut();
         self.stopped_thread = program.threads().first().copied().unwrap_or(Tid(program.pid().0));
         (self.history, self.reusable_replay) = (OnceCell::new(), RefCell::new(None));
-        (self.in_past, self.visited_past) = (false, false);
+        (self.in_past, self.repeats_signal) = (false, false);
         (self.stop_signal, self.ended) = (None, None);
     }
 

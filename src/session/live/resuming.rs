@@ -9,8 +9,8 @@ use crate::tracee::Watch;
 
 impl Live {
     /// Resumes the program at the live end, and waits for a stop. Reports another stop instead,
-    /// without a resume: if the program is gone; if the debugger visited the past and does not
-    /// deliver the signal of the last live stop, that signal again; or a new breakpoint at the
+    /// without a resume: if the program is gone; if the debugger does not know the signal of the
+    /// last live stop or forgot it, and does not deliver it, that signal; or a new breakpoint at the
     /// thread's address.
     pub(super) fn resume_live(
         &mut self,
@@ -22,8 +22,8 @@ impl Live {
             return Stop { thread: self.stopped_thread, reason: StopReason::Gone(ending) };
         }
         self.drop_outdated_history();
-        let visited_past = std::mem::take(&mut self.visited_past);
-        if let Some(number) = self.stop_signal.filter(|_| visited_past && order.signal == 0) {
+        let repeats_signal = std::mem::take(&mut self.repeats_signal);
+        if let Some(number) = self.stop_signal.filter(|_| repeats_signal && order.signal == 0) {
             return Stop { thread: self.stopped_thread, reason: StopReason::Signal(number) };
         }
         // To step over a breakpoint silently, a debugger removes it first, so one inserted at the
@@ -84,6 +84,12 @@ impl Live {
         self.stop_signal =
             if let StopReason::Signal(number) = reason { Some(number) } else { None };
         Stop { thread, reason }
+    }
+
+    /// Lets the next resume report the signal of the last live stop, if it was one: this stop is
+    /// reported to the debugger as something else.
+    pub(in crate::session) fn report_signal_later(&mut self) {
+        self.repeats_signal = true;
     }
 
     /// Returns the signals that are delivered without a stop; signal 1 in bit 0.

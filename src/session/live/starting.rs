@@ -22,7 +22,7 @@ impl Live {
             in_past: false,
             stopped_thread: Tid(0),
             stop_signal: None,
-            visited_past: false,
+            repeats_signal: false,
             ended: Some(Ending::Unknown),
             skips_end_stop: false,
             failure: RefCell::new(None),
