@@ -2,7 +2,8 @@
 //!
 //! An activation is one run of a function, from its entry to its return or loss. [`CallTrace`]
 //! counts the depth of the calls that the path shows; a tail call begins another activation at the
-//! same depth. An activation is open as long as the depth is not lower than its own.
+//! same depth. An activation is open as long as the depth is not lower than its own, and the path
+//! does not continue in the midst of a function outside it, as after longjmp(3) and exceptions.
 
 use super::walk::PathItem;
 use crate::common::Addr;
@@ -21,6 +22,8 @@ pub(super) struct OpenActivation<T> {
     is_signal: bool,
     /// The address of the activation's first instruction in the path.
     pub(super) ip: Addr,
+    /// The start of the function; `None` if the code has no symbols.
+    function: Option<Addr>,
     /// The data that the caller of [`Tracker::process`] keeps with the activation.
     pub(super) data: T,
 }
@@ -115,11 +118,14 @@ impl<T> Tracker<T> {
             return self.process_event(arrival, item, changed);
         };
         let is_tail_call = self.last_end.is_tail_call(span.ip, block.function);
+        let is_left = self.last_end.leaves_calls(span.ip, block.function, arrival)
+            && self.leave_calls_to(block.function, changed);
+        let arrival = arrival.filter(|_| !is_left);
         let depth = self.trace.depth();
         // Most blocks change nothing.
         if arrival.is_some() || is_tail_call || self.open.last().is_some_and(|of| of.depth > depth)
         {
-            self.change(arrival, is_tail_call, (span.ip, *index), changed);
+            self.change(arrival, is_tail_call, (span.ip, *index, block.function), changed);
         }
         self.last_end = BlockEnd {
             site: Some(span.last),
@@ -141,24 +147,45 @@ impl<T> Tracker<T> {
         let (Visit::Event { index, .. }, Some(ip)) = (item.visit, item.ip()) else { return };
         let function = item.functions.at(ip).map(|function| function.start);
         let is_tail_call = self.last_end.is_tail_call(ip, function);
-        self.change(arrival, is_tail_call, (ip, *index), changed);
+        self.change(arrival, is_tail_call, (ip, *index, function), changed);
         self.last_end = BlockEnd { site: Some(ip), exit: None, function };
     }
 
-    /// Ends and begins activations before the thread's instruction `index`, which is at `ip`.
+    /// Ends the activations inside the innermost one of `function`, in whose midst the path
+    /// continues. Returns false if none is open.
+    #[inline(never)]
+    fn leave_calls_to(
+        &mut self,
+        function: Option<Addr>,
+        changed: &mut dyn FnMut(Change<T>) -> Option<T>,
+    ) -> bool {
+        let Some(place) = self.open.iter().rposition(|open| open.function == function) else {
+            return false;
+        };
+        self.trace.leave_calls(self.open[place].depth);
+        while self.open.len() > place + 1
+            && let Some(open) = self.open.pop()
+        {
+            changed(Change::Ended(open, None));
+        }
+        true
+    }
+
+    /// Ends and begins activations before the thread's instruction `index`, which is at `ip` in
+    /// `function`.
     #[inline(never)]
     fn change(
         &mut self,
         arrival: Option<Arrival>,
         is_tail_call: bool,
-        (ip, index): (Addr, u64),
+        (ip, index, function): (Addr, u64, Option<Addr>),
         changed: &mut dyn FnMut(Change<T>) -> Option<T>,
     ) {
         self.end_returned(index, arrival.is_none(), changed);
         if let Some(arrival) = arrival {
-            self.begin_at_arrival(arrival, changed);
+            self.begin_at_arrival(arrival, function, changed);
         } else if is_tail_call {
-            self.begin(EntryKind::TailCall, ip, index, changed);
+            self.begin(EntryKind::TailCall, (ip, index, function), changed);
         }
     }
 
@@ -184,6 +211,7 @@ impl<T> Tracker<T> {
     fn begin_at_arrival(
         &mut self,
         arrival: Arrival,
+        function: Option<Addr>,
         changed: &mut dyn FnMut(Change<T>) -> Option<T>,
     ) {
         let entry = match arrival.kind {
@@ -203,16 +231,14 @@ impl<T> Tracker<T> {
                 changed(Change::Ended(open, returned.then_some(arrival.index)));
             }
         }
-        self.begin(entry, arrival.ip, arrival.index, changed);
+        self.begin(entry, (arrival.ip, arrival.index, function), changed);
     }
 
-    /// Begins an activation at the thread's instruction `index`, which is at `ip`. Keeps it open
-    /// unless `changed` skips it, or too many are open.
+    /// Begins an activation of `function` at the thread's instruction `index`, which is at `ip`.
     fn begin(
         &mut self,
         entry: EntryKind,
-        ip: Addr,
-        index: u64,
+        (ip, index, function): (Addr, u64, Option<Addr>),
         changed: &mut dyn FnMut(Change<T>) -> Option<T>,
     ) {
         let site = self.last_end.site.filter(|_| entry != EntryKind::Start);
@@ -221,7 +247,8 @@ impl<T> Tracker<T> {
             && self.open.len() < OPEN_LIMIT
         {
             let is_signal = entry == EntryKind::Signal;
-            self.open.push(OpenActivation { depth: self.trace.depth(), is_signal, ip, data });
+            let depth = self.trace.depth();
+            self.open.push(OpenActivation { depth, is_signal, ip, function, data });
         }
     }
 
@@ -234,6 +261,15 @@ impl<T> Tracker<T> {
 }
 
 impl BlockEnd {
+    /// Returns true if an indirect jump, or a return to no known call, at the end of this block led
+    /// to `ip`, which is in the midst of `function`, another one than that of the block.
+    fn leaves_calls(&self, ip: Addr, function: Option<Addr>, arrival: Option<Arrival>) -> bool {
+        let is_return = arrival.is_some_and(|arrival| arrival.kind == ArrivalKind::Return);
+        let is_jump = arrival.is_none() && self.exit == Some(Exit::JmpIndirect);
+        (is_return || is_jump)
+            && function.is_some_and(|function| function != ip && self.function != Some(function))
+    }
+
     /// Returns true if a jump at the end of this block led to `ip`, which is in `function` and is
     /// the first instruction of another function than the jump's.
     fn is_tail_call(&self, ip: Addr, function: Option<Addr>) -> bool {

@@ -123,6 +123,12 @@ impl CallTrace {
         }
     }
 
+    /// Forgets the calls inside the outermost `depth` ones: the path left them without a return, as
+    /// longjmp(3) and exceptions do.
+    pub fn leave_calls(&mut self, depth: usize) {
+        self.truncate(depth);
+    }
+
     /// Processes the last transfer, which led to `ip`: pushes or pops its return address. Returns
     /// the arrival if it is a call, a signal handler, a return to no known call, or the start of a
     /// path; `None` for a return to a known call or a transfer within a function.

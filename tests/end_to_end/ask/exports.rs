@@ -127,6 +127,32 @@ fn paths_are_exported_too() {
     assert_eq!(nothing.status.code(), Some(2));
 }
 
+/// siglongjmp out of a handler and exceptions leave calls without a return.
+#[test]
+fn calls_that_are_left_are_no_longer_open() {
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "g++", "thrown.cpp", &["-O1"]) else { return };
+    for options in [&[][..], &["--path", "--full", "--force"]] {
+        let scene = Scene::new();
+        let (dir, _) = record(&scene, options, &program);
+        let chrome = fs::read(export(&scene, &dir, "chrome")).unwrap();
+        let chrome: Value = serde_json::from_slice(&chrome).unwrap();
+        let mut open = Vec::new();
+        for event in chrome["traceEvents"].as_array().unwrap() {
+            match event["ph"].as_str() {
+                Some("B") => open.push(event["name"].as_str().unwrap()),
+                Some("E") => drop(open.pop()),
+                _ => {}
+            }
+            if open.last().is_some_and(|name| name.starts_with("last")) {
+                break;
+            }
+        }
+        let of_main = open.iter().position(|name| *name == "main").expect("main is open");
+        assert_eq!(open.len(), of_main + 2, "{open:?}");
+    }
+}
+
 #[test]
 fn an_interrupted_export_can_be_read() {
     let scene = Scene::new();
