@@ -3,7 +3,7 @@
 
 use super::error::{Error, checked};
 use super::guard::{EVERYWHERE, prot_bits};
-use super::kernel_writes::SCATTERING;
+use super::kernel_writes::{LARGEST_REACH, SCATTERING};
 use super::process::TranslatedProcess;
 use crate::common::{Addr, AddrRange};
 use crate::sideband::{Mapping, Protection};
@@ -140,10 +140,15 @@ impl TranslatedProcess {
             return self.open_foreign_range(tracee, EVERYWHERE);
         }
         let changes_mappings = matches!(number, MPROTECT | MUNMAP | MREMAP | PKEY_MPROTECT);
-        let size = if changes_mappings { call.args[1] } else { 1 };
-        call.arguments()
-            .iter()
-            .try_for_each(|arg| self.open_foreign_range(tracee, AddrRange::sized(Addr(*arg), size)))
+        let args = call.arguments();
+        for (index, arg) in args.iter().enumerate() {
+            // Where a call takes a buffer's size, as write(2) and mlock(2) do, that is the next
+            // argument.
+            let next = args.get(index + 1).copied().filter(|next| *next < LARGEST_REACH);
+            let size = if changes_mappings { call.args[1] } else { next.unwrap_or(1).max(1) };
+            self.open_foreign_range(tracee, AddrRange::sized(Addr(*arg), size))?;
+        }
+        Ok(())
     }
 
     /// Opens each closed part of foreign memory that overlaps `range`, as a whole, until the next

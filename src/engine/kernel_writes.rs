@@ -15,7 +15,7 @@ const PAGE_BYTES: u64 = 0x1000;
 /// a page.
 const SMALLEST_REACH: u64 = PAGE_BYTES;
 /// The limit of buffer sizes in bytes; a larger argument is a pointer or a flag.
-const LARGEST_REACH: u64 = 1 << 30;
+pub(super) const LARGEST_REACH: u64 = 1 << 30;
 /// All numbers of system calls are less than this (`arch/x86/entry/syscalls/syscall_64.tbl`).
 const CALLS: u64 = 512;
 /// `readv`, `recvmsg`, `preadv`, `recvmmsg`, `process_vm_readv`, `preadv2`: their arguments point

@@ -48,6 +48,15 @@ fn each_of_those_that_share_memory_is_replayed() {
     }
 }
 
+#[test]
+fn buffers_that_go_on_in_shared_memory_are_used_as_a_whole() {
+    if have("gcc") {
+        let scene = Scene::new();
+        let program = scene.compile("exact/crossing.c", &["-w", "-O1"]);
+        assert_replays(&[program.to_str().unwrap()]);
+    }
+}
+
 /// Code that a program writes at another address than it executes is the new one, also while a child has
 /// its memory. When the child has it no more, accesses are not logged.
 #[test]
