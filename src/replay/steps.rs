@@ -10,8 +10,8 @@ use super::straight::StraightRun;
 use crate::common::{Addr, Tid};
 use crate::engine::{CodeKind, RerunEnd, RerunLimit, RunLimit, Stepped, vsyscall_at};
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
-use crate::recording::log::PlaceInTick;
-use crate::tracee::{SiginfoBytes, siginfo, wait_for};
+use crate::recording::log::Place;
+use crate::tracee::{SiginfoBytes, siginfo};
 use crate::translate::{Bound, Hook, is_tick};
 
 /// The maximum number of steps up to the next tick: paths without one are shorter.
@@ -107,13 +107,10 @@ impl Replay {
                     }
                     return Ok(Some(info));
                 }
-                // Another process sent it: it is dropped.
-                Stepped::Signal(_) => {}
                 Stepped::Other(stop) if stop.is_end() => return Err(Error::Killed),
-                Stepped::Other(_) => {
-                    self.epoch.thread.tracee.resume(0)?;
-                    wait_for(self.epoch.thread.tid())?;
-                }
+                // A signal that another process sent is dropped. After a stop of job control, a
+                // plain resume would run on in the program's own code.
+                Stepped::Signal(_) | Stepped::Other(_) => {}
             }
         }
         if is_tick {
