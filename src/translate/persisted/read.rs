@@ -13,6 +13,10 @@ use super::format::{
 use crate::common::AddrRange;
 use std::ops::Range;
 
+/// The maximum number of edges. No cache that is stored has more, so a damaged one reserves little
+/// memory.
+const MOST_EDGES: usize = 1 << 22;
+
 /// The description of a persisted code cache that was read and checked: no number in it leads out
 /// of the code.
 #[derive(Debug)]
@@ -181,6 +185,9 @@ impl Superblocks {
         let group = from.number()?;
         let edges = from.count()?;
         let Some(group) = group.checked_sub(1) else {
+            if self.edges.len() + edges > MOST_EDGES {
+                return None;
+            }
             let unused = Edge { superblock: number, ..Edge::UNUSED };
             self.edges.extend(std::iter::repeat_n(unused, edges));
             self.made.push(Superblock::UNUSED);

@@ -2,6 +2,7 @@
 
 use super::{Bytes, Code, START, ZONE, ZONE_OFFSET, counting};
 use crate::common::AddrRange;
+use crate::translate::packed::put_number;
 use crate::translate::{Module, Outcome, Persisted, PersistedCode, Translator};
 use std::collections::BTreeSet;
 
@@ -179,6 +180,20 @@ fn a_cache_of_another_zone_or_program_is_refused() {
     let (mut cut, _) = counting();
     assert!(!cut.resume(code(), &mut &persisted.code[..persisted.code.len() - 1]), "cut");
     assert!(cut.get_or_translate(START, &mut super::branching(true)).is_ok());
+}
+
+#[test]
+fn a_damaged_description_with_many_edges_is_refused() {
+    // No zones, modules, groups, hints, pages and exits. A superblock that was not kept takes a few
+    // bytes, whatever the number of its edges.
+    let mut description = vec![0; 9];
+    put_number(&mut description, 3000);
+    for left in (1..=3000).rev() {
+        put_number(&mut description, 0);
+        put_number(&mut description, left);
+    }
+    description.push(0);
+    assert!(PersistedCode::read::<Bytes>(&description).is_none());
 }
 
 #[test]
