@@ -23,6 +23,7 @@ fn replays(sources: &[&str]) {
 
 #[test]
 fn signals_come_where_they_came() {
+    replays(&["exact/pending.c"]);
     replays(&["exact/signals.c", "exact/interrupted.c", "exact/repeated.c", "exact/vectors.c"]);
 }
 
