@@ -235,6 +235,7 @@ impl<T> Tracker<T> {
     }
 
     /// Begins an activation of `function` at the thread's instruction `index`, which is at `ip`.
+    /// Keeps it open unless `changed` skips it, or too many are open.
     fn begin(
         &mut self,
         entry: EntryKind,

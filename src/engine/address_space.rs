@@ -63,9 +63,9 @@ impl AddressSpace {
     }
 
     /// Reads the mappings again after a change in `ranges`, and returns what changed. Reads only
-    /// those in and beside them, and the stack, which grows as it is used; all, as
-    /// [`refresh`](Self::refresh) does, if that is not enough or the kernel cannot answer for a
-    /// range.
+    /// those in and beside them, and the stack, which grows as it is used. Reads all, as
+    /// [`refresh`](Self::refresh) does, if a range is empty, other mappings grow
+    /// ([`Self::note_growing`]), or the kernel does not answer for a range.
     pub fn refresh_in(&mut self, pid: Pid, ranges: &[AddrRange]) -> Result<MappingChanges, Error> {
         if self.grows || ranges.iter().any(|range| range.is_empty()) {
             return self.refresh(pid);
@@ -256,7 +256,8 @@ impl AddressSpace {
     }
 
     /// Notes as altered each new mapping of a part of a file that is altered, or was writable until
-    /// now: it may hold what was written there, as mremap(2) moves pages with their contents. Forgets altered ranges where that file is no longer mapped.
+    /// now: it may hold what was written there, as mremap(2) moves pages with their contents. Forgets
+    /// altered ranges where that file is no longer mapped.
     fn update_altered(&mut self, gone: &[Mapping], new: &[Mapping]) {
         let is_written = |part: &FilePart<'_>| {
             let writable = gone.iter().filter(|of| of.protection.write);

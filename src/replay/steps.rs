@@ -10,7 +10,7 @@ use super::straight::StraightRun;
 use crate::common::{Addr, Tid};
 use crate::engine::{CodeKind, RerunEnd, RerunLimit, RunLimit, Stepped, vsyscall_at};
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
-use crate::recording::log::Place;
+use crate::recording::log::PlaceInTick;
 use crate::tracee::{SiginfoBytes, siginfo};
 use crate::translate::{Bound, Hook, is_tick};
 
