@@ -195,8 +195,24 @@ impl Dwarf {
     }
 }
 
-/// Returns true if `path` ends with the components of `query`, a user's name of a file.
+/// Returns true if `path` ends with the components of `query`, a user's name of a file. An empty
+/// query matches no file.
 fn is_file(query: &str, path: &str) -> bool {
     let query = normalized(Path::new(query));
-    Path::new(path).ends_with(query)
+    query.components().next().is_some() && Path::new(path).ends_with(query)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_file;
+
+    #[test]
+    fn a_file_is_named_by_its_last_components() {
+        for query in ["a.c", "src/a.c", "/src/a.c", "./a.c", "x/../a.c"] {
+            assert!(is_file(query, "/src/a.c"), "{query}");
+        }
+        for query in ["", ".", "./", "b.c", "c/a.c", ".c"] {
+            assert!(!is_file(query, "/src/a.c"), "{query}");
+        }
+    }
 }
