@@ -23,11 +23,8 @@ use crate::symbols::{
     Variant,
 };
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
-
-/// The limit on the structures in which a member is sought.
-const MAX_STRUCTURES: usize = 1000;
 
 /// An evaluator of expressions, by the symbols of a process. It caches the types that it reads.
 pub struct Evaluator<'s> {
@@ -114,38 +111,6 @@ impl<'s> Evaluator<'s> {
         bound.items.iter().map(answer).collect()
     }
 
-    /// Returns true if the structure to which a pointer type points has a member called `name`.
-    pub(super) fn has_member(&self, pointer: Option<TypeId>, name: &str) -> bool {
-        let target = self.target_of(&Ty::or_void(pointer));
-        target.is_some_and(|target| self.find_member(&target, name).is_some())
-    }
-
-    /// Finds a member in a structure, its anonymous members and its bases. Returns its offset in
-    /// bytes and the member, whose `bits` too count from the start of `ty` then. `None` if there is
-    /// none, its offset is unknown, or after [`MAX_STRUCTURES`].
-    fn find_member(&self, ty: &Ty, name: &str) -> Option<(u64, Member)> {
-        let mut structures = VecDeque::from([(ty.clone(), 0_u64)]);
-        for _ in 0..MAX_STRUCTURES {
-            let (ty, base) = structures.pop_front()?;
-            let Some(shape) = self.shape(&ty) else { continue };
-            let (Kind::Structure(members) | Kind::Union(members)) = &shape.kind else { continue };
-            let is_meant =
-                |member: &&Member| !member.is_base && member.name.as_deref() == Some(name);
-            if let Some(member) = members.iter().find(is_meant) {
-                let mut member = member.clone();
-                if let Some((first, _)) = &mut member.bits {
-                    *first = first.checked_add(base.checked_mul(8)?)?;
-                }
-                return Some((base.checked_add(member.offset_bytes?)?, member));
-            }
-            let inner = members.iter().filter(|member| member.is_base || member.name.is_none());
-            structures.extend(inner.filter_map(|inner| {
-                Some((Ty::or_void(inner.type_id), base.checked_add(inner.offset_bytes?)?))
-            }));
-        }
-        None
-    }
-
     /// Returns a member of the structure `of`, at byte `at`; a bit field, at its `bits` instead. A
     /// member of unknown size is taken as empty.
     pub(super) fn member(&self, of: &Val, member: &Member, at: u64, machine: &dyn Machine) -> Val {
@@ -166,7 +131,8 @@ impl<'s> Evaluator<'s> {
         let (Some(is_signed), Some(size), 1..=64) = (is_signed, shape.size_bytes, bits) else {
             return Piece::Unavailable;
         };
-        let (begin, end) = (first / 8, (first + bits).div_ceil(8));
+        let Some(end) = first.checked_add(bits) else { return Piece::Unavailable };
+        let (begin, end) = (first / 8, end.div_ceil(8));
         let around = part(&of.home, begin, end - begin, machine);
         match read(&around, end - begin, machine) {
             Err(Missing::OptimizedOut) => Piece::OptimizedOut,
@@ -325,6 +291,9 @@ impl Evaluation<'_, '_> {
             of = found.ok_or(Missing::Unavailable)?;
         }
         let Some((at, member)) = self.evaluator.find_member(&of.ty, name) else {
+            if self.evaluator.may_inherit(&of.ty) {
+                return Err(Missing::Unavailable.into());
+            }
             let of = self.evaluator.description_of(&of.ty);
             return Err(Fail::Error(Error::NoMember { of, name: name.to_owned() }));
         };

@@ -13,6 +13,7 @@ mod evaluate;
 mod home;
 mod lexer;
 mod located;
+mod members;
 mod number;
 mod operators;
 mod parse;

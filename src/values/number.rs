@@ -79,29 +79,33 @@ pub(super) fn cut(value: i128, size_bytes: u64, is_signed: bool) -> i128 {
     }
 }
 
-/// Returns the little-endian integer in `bytes`; `None` if they are more than 16.
+/// Returns the little-endian integer in `bytes`; `None` if they are more than 16, or if it is
+/// larger than an `i128` can be.
 pub(super) fn integer_of(bytes: &[u8], is_signed: bool) -> Option<i128> {
     let mut all = [0; 16];
     all.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    Some(cut(i128::from_le_bytes(all), bytes.len() as u64, is_signed))
+    let value = cut(i128::from_le_bytes(all), bytes.len() as u64, is_signed);
+    (is_signed || value >= 0).then_some(value)
 }
 
 /// Returns the floating-point number that `bytes` contain, by the size and the name of its type.
-/// Fails for formats other than single, double and extended.
+/// Fails for formats other than single, double and extended, and for numbers beyond the range of a
+/// double.
 pub(super) fn real_of(bytes: &[u8], shape: &Type) -> Result<f64, Missing> {
     // `__float128` has another format than `long double`.
     let is_quad = shape.name.as_ref().is_some_and(|name| name.contains("128"));
     match bytes.len() {
         4 => bytes.first_chunk().map(|bytes| f64::from(f32::from_le_bytes(*bytes))),
         8 => bytes.first_chunk().map(|bytes| f64::from_le_bytes(*bytes)),
-        10 | 12 | 16 if !is_quad => bytes.first_chunk().map(|bytes| extended(*bytes)),
+        10 | 12 | 16 if !is_quad => bytes.first_chunk().and_then(|bytes| extended(*bytes)),
         _ => None,
     }
     .ok_or(Missing::Unavailable)
 }
 
-/// Returns the nearest double of a number in x87's extended format (SDM, volume 1, 4.2.2).
-fn extended(bytes: [u8; 10]) -> f64 {
+/// Returns the nearest double of a number in x87's extended format (SDM, volume 1, 4.2.2); `None`
+/// if the number is too large or too small for a double.
+fn extended(bytes: [u8; 10]) -> Option<f64> {
     let (mut low, mut high) = ([0; 8], [0; 2]);
     low.copy_from_slice(&bytes[..8]);
     high.copy_from_slice(&bytes[8..]);
@@ -109,13 +113,14 @@ fn extended(bytes: [u8; 10]) -> f64 {
     let exponent = i32::from(high & 0x7fff);
     let sign = if high >> 15 == 1 { -1.0 } else { 1.0 };
     if exponent == 0x7fff {
-        return if mantissa << 1 == 0 { sign * f64::INFINITY } else { f64::NAN };
+        return Some(if mantissa << 1 == 0 { sign * f64::INFINITY } else { f64::NAN });
     }
     // In two steps, since the exponents of doubles have a smaller range.
     let shift = exponent - 16383 - 63;
     #[expect(clippy::cast_precision_loss, reason = "the nearest double is shown")]
     let whole = mantissa as f64;
-    sign * whole * 2_f64.powi(shift / 2) * 2_f64.powi(shift - shift / 2)
+    let nearest = sign * whole * 2_f64.powi(shift / 2) * 2_f64.powi(shift - shift / 2);
+    (mantissa == 0 || nearest.is_finite() && nearest != 0.0).then_some(nearest)
 }
 
 /// Returns true for signed integers, characters and enumerations, false for unsigned ones and
@@ -127,5 +132,29 @@ pub(super) fn signedness(kind: &Kind) -> Option<bool> {
         | Kind::Enumeration { is_signed, .. } => Some(*is_signed),
         Kind::Boolean => Some(false),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes are those that gcc stores for the numbers.
+    #[test]
+    fn numbers_that_do_not_fit_are_missing() {
+        let extended_of = |mantissa: u64, high: u16| {
+            let mut bytes = [0; 10];
+            bytes[..8].copy_from_slice(&mantissa.to_le_bytes());
+            bytes[8..].copy_from_slice(&high.to_le_bytes());
+            extended(bytes)
+        };
+        assert_eq!(extended_of(0xa000_0000_0000_0000, 0x3fff), Some(1.25));
+        assert_eq!(extended_of(0, 0x8000), Some(-0.0));
+        assert_eq!(extended_of(1 << 63, 0xffff), Some(f64::NEG_INFINITY));
+        assert_eq!(extended_of(1 << 63, 0x3fff + 1024), None);
+        assert_eq!(extended_of(1 << 63, 1), None);
+        assert_eq!(integer_of(&[0xff; 16], true), Some(-1));
+        assert_eq!(integer_of(&[0xff; 16], false), None);
+        assert_eq!(integer_of(&[0xff; 8], false), Some(u64::MAX.into()));
     }
 }

@@ -260,8 +260,9 @@ impl Parser<'_> {
     }
 
     /// Parses a cast, such as `(char *)`, and returns its type and number of stars. `None`, with no
-    /// token skipped, if there is none here: `(T)` may be an operand in parentheses. Fails at a
-    /// type that is clearly not basic, such as `(struct a)` or `(T *)`, and at one with `const`.
+    /// token skipped, if there is none here: `(T)` may be an operand in parentheses. Qualifiers
+    /// such as `const` mean nothing. Fails at a type that is clearly not basic, such as
+    /// `(struct a)` or `(T *)`.
     fn cast(&mut self) -> Option<Result<(Basic, u32), Error>> {
         let begin = self.next;
         if !self.take("(") {
@@ -272,12 +273,14 @@ impl Parser<'_> {
             words.push(word.as_str());
             self.next += 1;
         }
+        words.retain(|word| !is_qualifier(word));
         let basic = basic(&words);
         let mut stars = 0;
         while self.take("*") {
             stars += 1;
+            self.skip_qualifiers();
         }
-        let is_named = matches!(words.first(), Some(&("struct" | "union" | "enum" | "const")));
+        let is_named = matches!(words.first(), Some(&("struct" | "union" | "enum")));
         let is_pointer = stars > 0 && !words.is_empty() && self.sign() == Some(")");
         match basic {
             Some(basic) if self.take(")") => Some(Ok((basic, stars))),
@@ -288,6 +291,15 @@ impl Parser<'_> {
                 self.next = begin;
                 None
             }
+        }
+    }
+
+    /// Skips the qualifiers of a pointer, as in `(char *const)`.
+    fn skip_qualifiers(&mut self) {
+        while let Some((_, Token::Name(word))) = self.tokens.get(self.next)
+            && is_qualifier(word)
+        {
+            self.next += 1;
         }
     }
 
@@ -342,6 +354,11 @@ impl Parser<'_> {
         }
         Ok(expr)
     }
+}
+
+/// Returns true for a qualifier of a type, which does not matter to a value.
+fn is_qualifier(word: &str) -> bool {
+    matches!(word, "const" | "volatile" | "restrict")
 }
 
 /// Returns the basic type that has this name in C or Rust, as a list of words; `None` for others.

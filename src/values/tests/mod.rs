@@ -78,6 +78,9 @@ fn operators_have_the_precedence_of_c() {
         ("(unsigned) -1", "4294967295"),
         ("(long) 1 << 40", "1099511627776"),
         ("(bool) 7", "true"),
+        ("(const int) 2.9", "2"),
+        ("(unsigned int const) -1", "4294967295"),
+        ("(volatile long) 1 << 40", "1099511627776"),
     ] {
         assert_eq!(one(text), value, "{text}");
     }
@@ -88,6 +91,9 @@ fn registers_and_memory_are_read() {
     assert_eq!(one("$rax"), "4096");
     assert_eq!(one("$rdx"), "-1");
     assert_eq!(one("(char *) $rax"), "0x1000 \"hello\"");
+    for cast in ["const char *", "char const *", "char *const", "const volatile char * restrict"] {
+        assert_eq!(one(&format!("({cast}) $rax")), "0x1000 \"hello\"", "{cast}");
+    }
     assert_eq!(one("*(char *) ($rax + 6)"), "119 'w'");
     assert_eq!(one("((char *) $rax)[1]"), "101 'e'");
     assert_eq!(one("*(unsigned short *) $rax"), "25960");
@@ -117,6 +123,8 @@ fn wrong_expressions_are_answered_in_a_sentence() {
         ("#", "no meaning"),
         ("99999999999999999999", "no number"),
         ("(struct node *) 1", "basic type"),
+        ("(const struct node *) 1", "basic type"),
+        ("(const node *) 1", "basic type"),
         ("bt x", "give bt"),
         ("bt 0", "give bt"),
         ("$xyz", "no register $xyz"),

@@ -8,6 +8,25 @@ struct Holder {
     int row[2];
 };
 
+struct Shared {
+    int shared = 11;
+    virtual ~Shared() {}
+};
+
+struct Left : virtual Shared {
+    int left = 12;
+};
+
+struct Wide : Left {
+    int wide = 13;
+    unsigned __int128 ones = ~(unsigned __int128)0;
+    unsigned __int128 one = 1;
+    long double huge = 1e4000L;
+    long double quarter = 0.25L;
+};
+
+static Wide wide;
+
 __attribute__((noinline)) static int sum(int *&p, int (&a)[3], int &r, Holder h)
 {
     int *second = &table[1];
