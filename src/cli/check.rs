@@ -7,6 +7,7 @@ use super::{EXIT_ERROR, Failure, arguments, count_text, say};
 use crate::capture::Leaving;
 use crate::recording::Reader;
 use crate::replay::{Replay, Verdict};
+use std::io::{Write, stdout};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -22,8 +23,13 @@ pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure>
     for difference in &verdict.differences {
         say(difference);
     }
-    println!("{} ({seconds:.2} s)", words(&verdict));
-    Ok(if verdict.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_ERROR) })
+    let printed = writeln!(stdout(), "{} ({seconds:.2} s)", words(&verdict));
+    // The status of a difference matters even if nobody reads the words.
+    if !verdict.differences.is_empty() {
+        return Ok(ExitCode::from(EXIT_ERROR));
+    }
+    printed?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn words(verdict: &Verdict) -> String {

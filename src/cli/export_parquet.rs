@@ -2,12 +2,13 @@
 
 use super::ask_arguments::ExportParquet;
 use super::progress::Bar;
-use super::{EXIT_ERROR, Failure, ask, count_text, say};
+use super::{EXIT_ERROR, Failure, ask, count_text, is_broken_pipe, say};
 use crate::ask::{Dataset, DatasetQuestion};
 use crate::capture::Leaving;
 use crate::values::Question;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::io::{Write, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -35,6 +36,8 @@ pub(super) fn run(arguments: &ExportParquet) -> Result<ExitCode, Failure> {
                 say(&"interrupted: the run is not in the dataset");
                 return Ok(ExitCode::from(EXIT_ERROR));
             }
+            // Its rows are in the dataset.
+            Err(failure) if is_broken_pipe(failure.as_ref()) => {}
             // The other recordings are added all the same.
             Err(failure) => {
                 match recording {
@@ -69,9 +72,10 @@ fn add(
         .export_dataset(&dataset, question, arguments.force, &reached, &|| leaving.is_asked())?;
     drop(bar);
     let Some(exported) = exported else { return Ok(false) };
-    if !arguments.quiet {
-        println!("{}: {}", exported.run, count_text(exported.rows, "row"));
-    }
+    let line = format!("{}: {}", exported.run, count_text(exported.rows, "row"));
     added.insert(exported.run);
+    if !arguments.quiet {
+        writeln!(stdout(), "{line}")?;
+    }
     Ok(true)
 }

@@ -33,7 +33,9 @@ pub(super) fn run(arguments: &ask_arguments::Hits) -> Result<ExitCode, Failure> 
     };
     let reached = |position| answer.show_progress(position);
     asked.hits(&wanted, &mut sink, &reached, &|| answer.is_interrupted())?;
-    Ok(answer.end(&format!("{} was not executed", arguments.at))?)
+    let since = arguments.from.as_deref().map(|from| format!(" from position {from} on"));
+    let nothing = format!("{} was not executed{}", arguments.at, since.unwrap_or_default());
+    Ok(answer.end(&nothing)?)
 }
 
 /// Returns an execution as JSON, in the form of a row of `contraflow hits --json`; `texts` are the

@@ -120,7 +120,9 @@ fn say(message: &dyn std::fmt::Display) {
 
 /// Returns true if the reader closed our output, as `head` does, which is not an error.
 fn is_broken_pipe(failure: &(dyn std::error::Error + 'static)) -> bool {
-    failure
-        .downcast_ref::<std::io::Error>()
-        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    let written = match failure.downcast_ref() {
+        Some(crate::ask::Error::Output(error)) => Some(error),
+        _ => failure.downcast_ref::<std::io::Error>(),
+    };
+    written.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }

@@ -66,9 +66,14 @@ impl Replay {
             verdict.is_whole = false;
             return Ok(verdict);
         };
-        if let Ok(core) = Core::parse(&Bytes::new(core)) {
-            self.compare_threads(&core, &mut verdict)?;
-            self.compare_memory(&core, &mut verdict);
+        match Core::parse(&Bytes::new(core)) {
+            Ok(core) => {
+                self.compare_threads(&core, &mut verdict)?;
+                self.compare_memory(&core, &mut verdict);
+            }
+            Err(error) => verdict
+                .differences
+                .push(format!("the core file with the recorded end cannot be read: {error}")),
         }
         Ok(verdict)
     }

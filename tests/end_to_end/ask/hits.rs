@@ -249,6 +249,21 @@ fn values_of_cpp_are_those_that_the_program_prints() {
 }
 
 #[test]
+fn values_that_cannot_be_shown_are_missing_and_not_others() {
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "g++", "operands.cpp", &["-O0"]) else { return };
+    let (dir, _) = record(&scene, &[], &program);
+    let at = line_of("operands.cpp", "// the line");
+    let print = "wide.left, wide.wide, wide.one, wide.quarter, wide.shared, wide.ones, wide.huge";
+    let found = rows("hits", &dir, &["--at", &at, "--print", print]);
+    let values: Vec<_> = print.split(", ").map(|text| found[0][text].clone()).collect();
+    // The place of a virtual base, 128 bits, and a number beyond a double.
+    assert_eq!(json!(values), json!([12, 13, 1, 0.25, null, null, null]));
+    let unknown = ask("hits", &dir, &["--at", &at, "--print", "h.nothing"]);
+    assert!(text(&unknown.stderr).contains("no member"), "{}", text(&unknown.stderr));
+}
+
+#[test]
 fn values_of_rust_are_those_that_the_program_prints() {
     let scene = Scene::new();
     let Some(program) = compile(&scene, "rustc", "shapes.rs", &[]) else { return };
@@ -308,7 +323,7 @@ fn an_instruction_that_kills_the_program_is_a_hit() {
     }
     // The same at the position, in gdb.
     let nothing = ask("hits", &dir, &["--at", "0x10"]);
-    assert!(text(&nothing.stderr).contains("was not executed"));
+    assert!(text(&nothing.stderr).contains("was not executed\n"));
 }
 
 /// The address of the instruction at which a recorded program was killed.

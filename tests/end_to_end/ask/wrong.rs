@@ -1,7 +1,7 @@
 //! Wrong input: one sentence, and the exit status 2.
 
 use super::{ask, compile, record};
-use crate::support::{Scene, text};
+use crate::support::{Scene, contraflow, text};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -24,6 +24,7 @@ fn wrong_questions_are_refused_in_a_sentence() {
     for (options, part) in [
         (&["--at", "nothing"][..], "no code of \"nothing\""),
         (&["--at", "values.c:9999"], "no code of"),
+        (&["--at", ":9"], "no code of"),
         (&["--at", "0xzz"], "no code of"),
         (&["--at", "mean", "--print", "nothing"], "no variable \"nothing\""),
         (&["--at", "mean", "--print", "sum +"], "an operand is missing"),
@@ -40,6 +41,46 @@ fn wrong_questions_are_refused_in_a_sentence() {
     let said = refusal("calls", &dir, &["--function", "nothing"]);
     assert!(said.contains("no code of \"nothing\""), "{said}");
     refusal("calls", Path::new("/nowhere"), &[]);
+}
+
+#[test]
+fn a_reader_that_is_gone_is_no_error() {
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "gcc", "values.c", &["-O0"]) else { return };
+    let (dir, _) = record(&scene, &[], &program);
+    let dataset = scene.path("dataset");
+    for arguments in [
+        &["calls"][..],
+        &["hits", "--at", "mean"],
+        &["check"],
+        &["profile"],
+        &["coverage"],
+        &["dump", "calls"],
+        &["info"],
+        &["export", "parquet", "--output", dataset.to_str().unwrap()],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = contraflow();
+        command.args(arguments).arg(&dir).stdout(writer);
+        let output = command.output().expect("contraflow runs");
+        let said = text(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        assert!(!said.contains("pipe") && !said.contains("panicked"), "{arguments:?}: {said}");
+    }
+    assert!(dataset.is_dir());
+}
+
+#[test]
+fn no_executions_after_a_position_are_not_said_of_the_whole_run() {
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "gcc", "values.c", &["-O0"]) else { return };
+    let (dir, _) = record(&scene, &[], &program);
+    let last = super::rows("hits", &dir, &["--at", "mean"]).pop().unwrap();
+    let from = last["position"].as_str().unwrap().parse::<f64>().unwrap() as u64 + 1;
+    let output = ask("hits", &dir, &["--at", "mean", "--from", &from.to_string()]);
+    let said = text(&output.stderr);
+    assert!(said.contains(&format!("mean was not executed from position {from} on")), "{said}");
 }
 
 #[test]
