@@ -24,7 +24,7 @@ pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure>
         say(difference);
     }
     let printed = writeln!(stdout(), "{} ({seconds:.2} s)", words(&verdict));
-    // The status of a difference matters even if nobody reads the words.
+    // The status is that of a difference, also if the words have no reader.
     if !verdict.differences.is_empty() {
         return Ok(ExitCode::from(EXIT_ERROR));
     }

@@ -124,7 +124,7 @@ pub(super) struct Block {
     links: [BlockId; 2],
     /// The identifier of the [`ExecutedCode`](super::ExecutedCode) that numbered the block last,
     /// and the block's number there.
-    pub(super) block_number: (u32, u32),
+    pub(super) numbered: (u32, u32),
 }
 
 impl Block {
@@ -141,7 +141,7 @@ impl Block {
             loads_sp: false,
             sizes: 0,
             links: [BlockId::NONE; 2],
-            block_number: (0, 0),
+            numbered: (0, 0),
         }
     }
 

@@ -122,10 +122,10 @@ impl ExecutedCode {
     /// block. `None` if no block has this id.
     fn number_of_block(&mut self, cache: &mut BlockCache, id: BlockId) -> Option<u32> {
         let block = cache.get_mut(id)?;
-        if block.block_number.0 != self.id {
-            block.block_number = (self.id, self.numbering.number_of((block.ip, block.last())));
+        if block.numbered.0 != self.id {
+            block.numbered = (self.id, self.numbering.number_of((block.ip, block.last())));
         }
-        Some(block.block_number.1)
+        Some(block.numbered.1)
     }
 
     /// Adds a whole cached block to the executed ones. Does not count its instructions.

@@ -194,7 +194,7 @@ impl Outline {
                 self.add_program(&start.mappings);
             }
             LogEvent::Call { effects, .. } | LogEvent::Returns { effects } => {
-                self.add_maps(&effects.maps)
+                self.add_maps(&effects.maps);
             }
             LogEvent::Foreign { range } => self.foreign.push((here, *range)),
             _ => {}

@@ -141,7 +141,7 @@ impl Replay {
                 return Mapping { range, protection, ..Mapping::default() };
             }
             let name = self.recorded_name(mapping, &names).to_owned();
-            Mapping { name, range, ..mapping.clone() }
+            Mapping { range, name, ..mapping.clone() }
         };
         let mappings = self.epoch.engine.space.mappings();
         let visible = mappings.filter(|mapping| !mapping.range.contains(page)).map(with_name);

@@ -223,7 +223,7 @@ mod tests {
         assert!(Query::new("foo").matches("foo") && !Query::new("foo").matches("xfoo"));
         assert_eq!(demangle("i"), "i");
     }
-    /// The queries are those that `break` of gdb takes for these functions.
+    /// Compares with what `break` of gdb takes for these functions.
     #[test]
     fn destructors_templates_and_operators_are_meant() {
         for (mangled, queries, others) in [

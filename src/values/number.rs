@@ -139,7 +139,7 @@ pub(super) fn signedness(kind: &Kind) -> Option<bool> {
 mod tests {
     use super::*;
 
-    /// The bytes are those that gcc stores for the numbers.
+    /// Reads bytes as gcc stores them for the numbers.
     #[test]
     fn numbers_that_do_not_fit_are_missing() {
         let extended_of = |mantissa: u64, high: u16| {

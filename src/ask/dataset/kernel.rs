@@ -156,7 +156,7 @@ impl LogReader<'_> {
                 return Ok(Some(LoggedCall { tid, moment, number, result: None }));
             }
             LogEvent::Returns { effects } => {
-                self.write_open_call(tid, Some(effects.result), sink)?
+                self.write_open_call(tid, Some(effects.result), sink)?;
             }
             LogEvent::Signal { place: at, siginfo, handler, .. } => {
                 self.write_open_call(tid, None, sink)?;
