@@ -251,7 +251,7 @@ mod tests {
             ("_ZNK1SclEi", "operator(); S::operator()(int) const", "S"),
             ("_ZNSt6vectorIiSaIiEE9push_backEOi", "push_back; std::vector::push_back", "vector"),
             (
-                "_ZN44_$LT$r..Sq$u20$as$u20$r..Shape$GT$4area17h0123456789abcdefE",
+                "_ZN34_$LT$r..Sq$u20$as$u20$r..Shape$GT$4area17h0123456789abcdefE",
                 "area; <r::Sq as r::Shape>::area",
                 "<r::Rect as r::Shape>::area; Shape",
             ),
