@@ -1,4 +1,4 @@
-// Ends with megabytes of its own memory, after a while of computing in it. Functions for a debugger at
+// Ends with megabytes of its own memory, after a while of computing. Functions for a debugger at
 // the end: each returns the number of bytes that should be zeros and are not.
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -39,10 +39,12 @@ int main(void) {
     memset(memory, 1, SIZE);
     memset(reserved + ROOM / 2, 7, SIZE);
     unsigned x = 1;
-    for (int i = 0; i < 250000000; i++) {
+    for (int i = 0; i < 5000000; i++) {
         x = x * 1664525 + 1013904223;
         memory[x % SIZE] += i;
     }
+    for (int i = 0; i < 500000000; i++)
+        __asm__ volatile("");
     memory[100] = 42;
     abort();
 }
