@@ -31,6 +31,8 @@ OTHER_TESTS := $(filter-out end_to_end,$(notdir $(patsubst %/main.rs,%,$(wildcar
 	$(basename $(notdir $(wildcard tests/*.rs))))
 # Tests wait for debuggers and for ends of processes, so that one more than there are CPUs runs.
 TEST_JOBS ?= $(shell expr $$(nproc) + 1)
+# The longer tests wait more.
+LONG_JOBS ?= $(shell expr $$(nproc) + 2)
 
 .PHONY: all build cargo install demo vsix ide-test check check-ci check-long stress fmt clippy doc deny test test-long bench fuzz corpus tools check-tools clean
 
@@ -76,7 +78,7 @@ check: cargo check-tools fmt clippy test
 
 # What continuous integration runs besides: the longer tests, documentation, licences of dependencies, and
 # fuzzing.
-check-ci: FUZZ_SECONDS = 15
+check-ci: FUZZ_SECONDS = 10
 check-ci: check test-long doc deny fuzz
 
 # What takes minutes: translated programs of the system against stepped ones, more random programs,
@@ -118,7 +120,7 @@ test:
 	$(CARGO) test --doc
 
 test-long:
-	$(CARGO) test --test end_to_end -- --test-threads $(TEST_JOBS) $(LONG_TESTS)
+	$(CARGO) test --test end_to_end -- --test-threads $(LONG_JOBS) $(LONG_TESTS)
 
 bench: build
 	sh benches/run.sh
