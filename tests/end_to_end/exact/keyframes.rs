@@ -155,7 +155,8 @@ fn memory_at_the_end_is_the_programs() {
     let scene = Scene::new();
     let program = scene.compile("exact/large.c", &["-O1"]);
     // The run is shorter than the period, and has more than its ticks.
-    let (dir, _) = record_with(&scene, &["--keyframe-period", "3000"], &[program.to_str().unwrap()]);
+    let (dir, _) =
+        record_with(&scene, &["--keyframe-period", "3000"], &[program.to_str().unwrap()]);
     let verdict = check(&dir);
     assert!(verdict.starts_with(WHOLE), "{verdict}");
     assert!(has_one_at_end(&dir));
