@@ -13,6 +13,7 @@ use super::process::Replay;
 use super::watches::{InsnAccesses, Watch, Watching};
 use crate::common::Tid;
 use crate::recording::log::{Entry, LogEvent, SharedEntry};
+use std::ops::Range;
 
 /// The result of the smallest move, [`Replay::advance`]: an instruction, or an entry of the log.
 pub(super) enum Advanced {
@@ -66,31 +67,44 @@ impl Replay {
     /// exact within a translated branch.
     pub(super) fn seek_after_access(&mut self, watches: &[Watch]) -> Result<(), Error> {
         let end = self.exact_position()?;
+        let last = self.last_access_before(end, watches)?.map_or(end, |access| access.end);
+        if self.position() == last { Ok(()) } else { self.seek(last) }
+    }
+
+    /// Returns the positions of the last instruction that met a watch since the tick before the
+    /// last before `end`, the current position; `None` if there is none, or if an entry of the log
+    /// was last. Moves the replay.
+    pub(super) fn last_access_before(
+        &mut self,
+        end: Position,
+        watches: &[Watch],
+    ) -> Result<Option<Range<Position>>, Error> {
         if (end.ticks, end.instructions) == (0, 0) {
             // An entry of the log wrote there.
-            return Ok(());
+            return Ok(None);
         }
         let ticks = end.ticks.saturating_sub(1);
         self.seek(Position { ticks, instructions: 0, ..end })?;
-        let last = self.with_watches(watches, |replay, watching| {
+        self.with_watches(watches, |replay, watching| {
             let mut last = None;
             while replay.position() < end && replay.hook_here()?.is_none() {
+                let before = replay.position();
                 if let Advanced::Watch(_) = replay.advance(watching)? {
-                    last = Some(replay.position());
+                    last = Some(before..replay.position());
                 }
             }
             // A debug register ends a REP instruction after the iteration that it is met by.
             let repeats = || Ok::<_, Error>(replay.insn_at(replay.ip()?).is_some_and(|i| i.rep));
+            let before = replay.position();
             if last.is_none()
                 && repeats()?
                 && replay.hook_here()?.is_none()
                 && let Advanced::Watch(_) = replay.advance(watching)?
             {
-                last = Some(replay.position());
+                last = Some(before..replay.position());
             }
-            Ok(last.unwrap_or(end))
-        })?;
-        if self.position() == last { Ok(()) } else { self.seek(last) }
+            Ok(last)
+        })
     }
 
     /// Moves a thread forward by one instruction or one entry of the log. A system call that it

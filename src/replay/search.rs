@@ -415,11 +415,18 @@ impl Replay {
         let at = Position { entry: hit.entry, ticks: hit.ticks, instructions: 0 };
         self.seek(at)?;
         self.walk_to_ip(hit.ip)?;
-        if let MoveEnd::Watch(_) = hit.found {
-            self.seek_after_access(watches)?;
-            if let Some(tid) = self.last_to_advance()? {
-                self.go_one_back(tid)?;
-            }
+        if !matches!(hit.found, MoveEnd::Watch(_)) {
+            return Ok(());
+        }
+        let end = self.exact_position()?;
+        if let Some(access) = self.last_access_before(end, watches)? {
+            return self.seek(access.start);
+        }
+        if self.position() != end {
+            self.seek(end)?;
+        }
+        if let Some(tid) = self.last_to_advance()? {
+            self.go_one_back(tid)?;
         }
         Ok(())
     }
