@@ -10,11 +10,14 @@ use super::shared::SharedFiles;
 use crate::common::{Pid, Tid};
 use crate::engine::CopyState;
 use crate::recording::log::Cursor;
-use crate::tracee::{Tracee, kill_and_reap};
+use crate::tracee::{Tracee, available_memory_percent, kill_and_reap};
 use std::collections::BTreeMap;
 
 /// The maximum number of regular checkpoints: if there are more, every second is removed.
 const REGULAR_LIMIT: usize = 32;
+/// The minimum share of the machine's memory, in percent, that must be available for another regular
+/// checkpoint, but for the first.
+const LEAST_AVAILABLE_PERCENT: u64 = 12;
 
 /// A copy of the process, stopped at a position.
 #[derive(Debug)]
@@ -94,13 +97,22 @@ impl Checkpoints {
 
 impl Epoch {
     /// Keeps a copy of the process as a regular checkpoint at its position, unless there is one of
-    /// either kind. Removes every second regular one if there are too many then.
+    /// either kind. Removes every second regular one if there are too many then. If little memory is
+    /// available, removes them before, and keeps none if that does not suffice.
     pub(super) fn keep_checkpoint(
         &mut self,
         position: Position,
         cursor: &Cursor,
     ) -> Result<(), Error> {
         if self.checkpoints.get(position).is_none() {
+            let is_scarce =
+                || available_memory_percent().is_some_and(|p| p < LEAST_AVAILABLE_PERCENT);
+            if self.checkpoints.len() > 0 && is_scarce() {
+                self.checkpoints.remove_every_second();
+                if is_scarce() {
+                    return Ok(());
+                }
+            }
             let checkpoint = self.copy_as_checkpoint(cursor)?;
             self.checkpoints.regular.insert(position, checkpoint);
             if self.checkpoints.len() > REGULAR_LIMIT {

@@ -28,8 +28,9 @@ impl Replay {
         self.end_diversion()?;
         self.cursor.continue_in(&log);
         self.epoch.move_checkpoints_to(&log);
-        // A process that was set aside reads the old log.
+        // Processes that were set aside read the old log.
         self.preparation = Preparation::Nothing;
+        self.parked.end_all();
         (self.reader, self.outline, self.hits) = (reader, outline, None);
         (self.is_at_end, self.end) = (false, u64::MAX);
         Ok(true)

@@ -31,6 +31,7 @@ mod maps;
 mod one_cpu;
 mod outline;
 mod parked;
+mod parked_processes;
 mod path;
 mod position;
 mod prepare;

@@ -122,7 +122,7 @@ impl Replay {
 
     /// Exchanges the replay's process and position with those of `other`, and clears the undo log,
     /// which is of the former process.
-    fn swap_process(&mut self, other: &mut ParkedProcess) {
+    pub(super) fn swap_process(&mut self, other: &mut ParkedProcess) {
         std::mem::swap(&mut self.epoch, &mut other.epoch);
         std::mem::swap(&mut self.number, &mut other.number);
         std::mem::swap(&mut self.cursor, &mut other.cursor);
@@ -132,9 +132,10 @@ impl Replay {
     }
 
     /// Switches to the process of an interrupted preparation, if it is of program `number` and
-    /// begins at or before `target`, after loading the rest of it; otherwise ends that process. Returns true if it switched. The
-    /// replay is then at the parked position, which may be after `target`; its former process ends.
-    pub(super) fn switch_to_parked(&mut self, number: usize, target: Position) -> bool {
+    /// begins at or before `target`, after loading the rest of it; otherwise ends that process.
+    /// Returns true if it switched. The replay is then at the process's position, which may be after
+    /// `target`; its former process ends.
+    pub(super) fn switch_to_prepared(&mut self, number: usize, target: Position) -> bool {
         let can_reach_target =
             |of: usize, begins: u64| of == number && Position::after_entries(begins) <= target;
         let mut parked = match std::mem::take(&mut self.preparation) {

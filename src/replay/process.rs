@@ -8,6 +8,7 @@ use super::glancing::GlancingThread;
 use super::lent::Lent;
 use super::outline::{Outline, ProgramStart};
 use super::parked::Preparation;
+use super::parked_processes::ParkedProcesses;
 use super::position::Position;
 use super::search::Hits;
 use super::undo::UndoLog;
@@ -51,6 +52,8 @@ pub struct Replay {
     pub(super) lent: Lent,
     /// The number of the entry before which the run ends; `u64::MAX` if no end is known yet.
     pub(super) end: u64,
+    /// The processes that were left for others.
+    pub(super) parked: ParkedProcesses,
     /// The preparation for going back from the end.
     pub(super) preparation: Preparation,
     /// The state of the loaded thread while it waits at a glance: a stop in the code cache, until
@@ -92,6 +95,7 @@ impl Replay {
             diverted: None,
             lent: Lent::default(),
             end: u64::MAX,
+            parked: ParkedProcesses::default(),
             preparation: Preparation::default(),
             glancing: None,
             glance_verdict: None,
@@ -176,6 +180,7 @@ impl Replay {
     /// An earlier end stays. Called after a divergence, from which on the run is not known.
     pub fn end_before(&mut self, entry: u64) {
         self.end = self.end.min(entry);
+        self.parked.end_all();
         for keyframe in self.outline.keyframes().into_iter().filter(|keyframe| *keyframe > entry) {
             self.outline.forget_keyframe(keyframe);
         }
@@ -211,6 +216,7 @@ impl Replay {
     /// and restarts the timer for the next one. Otherwise does nothing.
     pub(super) fn keep_checkpoint_here(&mut self) -> Result<(), Error> {
         if self.instructions == Some(0) {
+            self.parked.make_room();
             let position = self.position();
             self.epoch.keep_checkpoint(position, &self.cursor)?;
             self.checkpoint_timer = CheckpointTimer::start(self.epoch.pid());

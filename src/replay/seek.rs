@@ -11,6 +11,7 @@ use super::error::Error;
 use super::goals::{Goals, MoveEnd};
 use super::loading_keyframe::LoadingKeyframe;
 use super::one_cpu::PinGuard;
+use super::parked::ParkedProcess;
 use super::position::Position;
 use super::process::Replay;
 use super::straight::StraightRun;
@@ -150,7 +151,7 @@ impl Replay {
             self.instructions.is_some() || (here.entry, here.ticks) < (target.entry, target.ticks);
         let is_between = is_known && here <= target && checkpoint.is_none_or(|kept| kept <= here);
         let nearest = if is_between { Some(here) } else { checkpoint };
-        if self.skip_to_keyframe(nearest, target)? {
+        if self.skip_to_parked(nearest, target)? || self.skip_to_keyframe(nearest, target)? {
             return Ok(true);
         }
         if is_between {
@@ -172,16 +173,34 @@ impl Replay {
         target: Position,
     ) -> Result<bool, Error> {
         let nearest = nearest.unwrap_or(Position::after_entries(self.epoch.begins));
-        while let Some((entry, cursor)) = self.outline.keyframe_before(self.number, target) {
-            let gain = self.work_before(Position::after_entries(entry));
-            if gain.saturating_sub(self.work_before(nearest)) < WORTH_A_KEYFRAME {
-                return Ok(false);
-            }
+        while self.has_better_keyframe(self.number, nearest, target)
+            && let Some((entry, cursor)) = self.outline.keyframe_before(self.number, target)
+        {
             if self.enter_keyframe(self.number, entry, cursor)? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Returns true if program `number` has a keyframe at or before `target` that saves much work:
+    /// it is far after `nearest`.
+    pub(super) fn has_better_keyframe(
+        &self,
+        number: usize,
+        nearest: Position,
+        target: Position,
+    ) -> bool {
+        let keyframe = self.outline.keyframe_before(number, target);
+        keyframe.is_some_and(|(entry, _)| {
+            self.work_between(nearest, Position::after_entries(entry)) >= WORTH_A_KEYFRAME
+        })
+    }
+
+    /// Returns the work of replaying the run from one position to another, in ticks; 0 if that is
+    /// earlier.
+    pub(super) fn work_between(&self, start: Position, end: Position) -> u64 {
+        self.work_before(end).saturating_sub(self.work_before(start))
     }
 
     /// Returns the work of replaying the run up to a position, in ticks.
@@ -190,12 +209,19 @@ impl Replay {
         self.ticks_before(position).saturating_add(entries)
     }
 
-    /// Replaces the process by one of program `number` that begins at or before a position: the
-    /// parked one of a preparation, or a new one at the last keyframe, or at the program's start.
-    /// The replay is then at the beginning of the new one, or where the parked one is.
+    /// Replaces the process by one of program `number` that begins at or before a position: that of
+    /// a preparation, a parked one, or a new one at the last keyframe or at the program's start. The
+    /// replay is then at the beginning of the new one, at the parked one's last checkpoint at or
+    /// before the position, or where the preparation is.
     pub(super) fn load_before(&mut self, number: usize, target: Position) -> Result<(), Error> {
-        if self.switch_to_parked(number, target) {
+        if self.switch_to_prepared(number, target) {
             return Ok(());
+        }
+        let parked = self.parked.last_at_or_before(number, target);
+        if let Some(checkpoint) = parked
+            && !self.has_better_keyframe(number, checkpoint.position, target)
+        {
+            return self.switch_to_parked_checkpoint(checkpoint);
         }
         while let Some((entry, cursor)) = self.outline.keyframe_before(number, target) {
             if self.enter_keyframe(number, entry, cursor)? {
@@ -215,9 +241,13 @@ impl Replay {
             self.outline.forget_keyframe(entry);
             return Ok(false);
         };
-        self.epoch = epoch;
-        (self.number, self.cursor) = (number, cursor);
-        (self.ticks, self.instructions) = (0, Some(0));
+        self.replace_process(ParkedProcess {
+            epoch,
+            number,
+            cursor,
+            ticks: 0,
+            instructions: Some(0),
+        });
         self.keep_checkpoint_here()?;
         Ok(true)
     }

@@ -255,6 +255,22 @@ fn work_of(stat: &str, ticks_per_second: u64) -> Option<KernelWork> {
     Some(KernelWork { faults: field(MINOR_FAULTS)?, time })
 }
 
+/// Returns the share of the machine's memory that is available without swapping, in percent (proc(5),
+/// "MemAvailable"); `None` if the kernel does not say.
+pub fn available_memory_percent() -> Option<u64> {
+    available_percent(&read_text("/proc/meminfo").ok()?)
+}
+
+/// Parses the share of available memory, in percent, from the text of /proc/meminfo; `None` if a
+/// field is missing.
+fn available_percent(text: &str) -> Option<u64> {
+    let field = |name| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    field("MemAvailable:")?.saturating_mul(100).checked_div(field("MemTotal:")?)
+}
+
 /// Returns true if the calling thread traces the given thread; false if that is gone.
 pub fn is_traced_here(tid: Tid) -> bool {
     let tracer = nix::unistd::gettid().as_raw();
@@ -302,6 +318,15 @@ mod tests {
         assert_eq!(work_of(stat, 100), Some(work));
         assert_eq!(work_of("12 (a", 100), None);
         assert!(kernel_work(Pid(std::process::id().cast_signed())).is_some_and(|w| w.faults > 0));
+    }
+
+    #[test]
+    fn the_share_of_available_memory() {
+        let text = "MemTotal:       16000 kB\nMemFree:  100 kB\nMemAvailable:    4000 kB\n";
+        assert_eq!(available_percent(text), Some(25));
+        assert_eq!(available_percent("MemTotal: 1 kB"), None);
+        assert_eq!(available_percent("MemTotal: 0 kB\nMemAvailable: 0 kB"), None);
+        assert!(available_memory_percent().is_some_and(|percent| percent <= 100));
     }
 
     #[test]

@@ -41,7 +41,8 @@ fn shown(dir: &Path) -> String {
              p *shared@2\ninfo vector\n"
         )
     };
-    let places = ["end", "93%", "60%", "75%", "20%", "50%", "end"].map(look).concat();
+    let places =
+        ["end", "93%", "60%", "75%", "20%", "50%", "94%", "61%", "21%", "end"].map(look).concat();
     // The search goes back to the beginning.
     let back = "cf-find answer\nwatch signals\nreverse-continue\nreverse-continue\np signals\ncf-when\ndelete\n\
                 break answer\nreverse-continue\nbacktrace 3\ncf-when\ncontinue\ncf-when\n\
