@@ -10,9 +10,10 @@ use super::{
 };
 use crate::common::{Addr, Pid, Tid, Tsc};
 use crate::image::{Bytes, Image, Section};
+use crate::pt::Vendor;
 use crate::recording::TscClock;
 use crate::state::{self, AccessTime, FinalState};
-use crate::timeline::{Frame, KernelEntries, Timeline};
+use crate::timeline::{Frame, KernelEntries, Timeline, pt_cpu_of};
 use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -313,6 +314,11 @@ impl History for Recording {
         let [first, end] = [since, g].map(|g| self.timeline.index_of(tid, g));
         let part = (since > 0).then(|| self.timeline.trace_between(tid, first, end)).flatten();
         part.or_else(|| self.timeline.trace_until(tid, end))
+    }
+
+    fn pt_cpu(&self) -> Option<(u16, u8, u8)> {
+        let cpu = pt_cpu_of(self.timeline.reader().manifest())?;
+        (cpu.vendor == Vendor::Intel).then_some((cpu.family, cpu.model, cpu.stepping))
     }
 
     fn regions(&self, g: u64) -> Option<Vec<Region>> {

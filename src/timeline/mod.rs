@@ -53,7 +53,7 @@ pub use images::{Epoch, Images};
 pub use kernel::{Delivery, KernelEntries};
 pub use line::Timeline;
 pub use miscounts::Miscount;
-pub use open::{Options, Progress, errata_of};
+pub use open::{Options, Progress, errata_of, pt_cpu_of};
 pub use search::{Direction, Found, Search};
 pub use stack::Frame;
 pub use totals::Totals;

@@ -13,7 +13,7 @@ use super::saved::{self, ThreadPath};
 use crate::common::{Addr, Tid, Tsc};
 use crate::flow::{Config, Gap};
 use crate::pt::{Cpu, Errata, Vendor};
-use crate::recording::{HostCpu, Manifest, Reader, Trace, TraceId};
+use crate::recording::{Manifest, Reader, Trace, TraceId};
 use crate::sideband::{Event, Record};
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -189,7 +189,7 @@ fn decoder_config(manifest: &Manifest) -> Config {
     if !capture.is_of_cpu() {
         return Config::new();
     }
-    let config = processor(&manifest.cpu).map_or(Config::new(), Config::of);
+    let config = pt_cpu_of(manifest).map_or(Config::new(), Config::of);
     Config { filter: capture.ranges().to_vec(), ..config }
 }
 
@@ -198,8 +198,10 @@ pub fn errata_of(manifest: &Manifest) -> Errata {
     decoder_config(manifest).errata
 }
 
-/// Returns the processor by which errata are looked up; `None` if its numbers are out of range.
-fn processor(cpu: &HostCpu) -> Option<Cpu> {
+/// Returns the processor whose PT unit wrote a recording's traces, by which errata are looked up;
+/// `None` if it was software, or if the processor's numbers are out of range.
+pub fn pt_cpu_of(manifest: &Manifest) -> Option<Cpu> {
+    let cpu = Some(&manifest.cpu).filter(|_| manifest.capture.is_of_cpu())?;
     let vendor = if cpu.vendor == "GenuineIntel" { Vendor::Intel } else { Vendor::Other };
     let family = u16::try_from(cpu.family).ok()?;
     let (model, stepping) = (u8::try_from(cpu.model).ok()?, u8::try_from(cpu.stepping).ok()?);
