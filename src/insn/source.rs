@@ -5,7 +5,7 @@ mod condition;
 mod memory;
 
 use super::Registers;
-use super::touch::{is_read, is_write, register_value};
+use super::touch::{is_read, is_write, register_value, rounds};
 use super::value_place::{FullRegister, GENERAL_BYTES, RegisterPart, ValuePlace};
 use crate::common::{Addr, AddrRange};
 use iced_x86::{
@@ -432,7 +432,7 @@ impl Executed<'_> {
             return Some(AddrRange::sized(Addr(at), memory.memory_size().size() as u64));
         }
         let size = insn.memory_size().size() as u64;
-        let rounds = self.before.rcx.wrapping_sub(self.after.rcx);
+        let rounds = rounds(self.info, self.before, self.after);
         let is_down = self.before.eflags & DF != 0;
         let down = if is_down { rounds.checked_sub(1)?.checked_mul(size)? } else { 0 };
         Some(AddrRange::sized(Addr(at.wrapping_sub(down)), rounds.checked_mul(size)?))

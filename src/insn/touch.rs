@@ -5,7 +5,8 @@ use super::Registers;
 use crate::common::{Addr, AddrRange};
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 use iced_x86::{
-    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, MemorySize, OpAccess, Register,
+    Decoder, DecoderOptions, Instruction, InstructionInfo, InstructionInfoFactory, MemorySize,
+    OpAccess, Register,
 };
 use std::sync::OnceLock;
 
@@ -79,11 +80,12 @@ fn accessed(
     let mut factory = InstructionInfoFactory::new();
     let repeats = insn.has_rep_prefix() || insn.has_repne_prefix();
     let repeats = repeats && insn.is_string_instruction();
-    let rounds = if repeats { before.rcx.wrapping_sub(after.rcx) } else { 1 };
+    let info = factory.info(&insn);
+    let rounds = if repeats { rounds(info, before, after) } else { 1 };
     if rounds == 0 {
         return Vec::new();
     }
-    let used = factory.info(&insn).used_memory().iter();
+    let used = info.used_memory().iter();
     let range = |memory: &iced_x86::UsedMemory| {
         let addr = memory.virtual_address(0, |register, _, _| register_value(register, before))?;
         // For repeated instructions, `UsedMemory` has no size: that of one round is the operand's.
@@ -95,6 +97,14 @@ fn accessed(
         Some(AddrRange::sized(Addr(addr.wrapping_sub(down)), rounds.saturating_mul(size)))
     };
     used.filter(|memory| is_wanted(memory.access())).filter_map(range).collect()
+}
+
+/// Returns the number of rounds that a string instruction with a REP prefix made: by RCX, or by ECX
+/// if its address size is 32 bits.
+pub(super) fn rounds(info: &InstructionInfo, before: &Registers, after: &Registers) -> u64 {
+    let rounds = before.rcx.wrapping_sub(after.rcx);
+    let by_ecx = info.used_registers().iter().any(|used| used.register() == Register::ECX);
+    if by_ecx { rounds & u64::from(u32::MAX) } else { rounds }
 }
 
 /// Returns an upper bound in bytes for an operand without a fixed size: the area of XSAVE and
@@ -235,5 +245,15 @@ mod tests {
         assert_eq!(read_with(&[0xa5], 0, DF), [(0x5000, 4)]);
         assert_eq!(read_with(&[0xf3, 0xa5], 0, 0), []);
         assert_eq!(read(&[0x48, 0xad]), [(0x5000, 8)]);
+    }
+
+    #[test]
+    fn a_count_in_ecx_is_without_what_is_above_it_in_rcx() {
+        let before = Registers { rcx: (9 << 32) | 4, rsi: 0x5000, ..Registers::default() };
+        let after = Registers { rcx: 1, ..before };
+        // rep lodsb (%esi), rep lodsb (%rsi)
+        let [by_ecx, by_rcx] = [&[0x67, 0xf3, 0xac][..], &[0xf3, 0xac]]
+            .map(|bytes| reads(bytes, &before, &after)[0].size_bytes());
+        assert_eq!((by_ecx, by_rcx), (3, (9 << 32) + 3));
     }
 }
