@@ -23,6 +23,13 @@ const FRAME_MASK: u64 = 296;
 /// The flag `SA_RESETHAND`: the kernel resets the action before it calls the handler.
 const RESET_HANDLER: u64 = 0x8000_0000;
 
+/// Returns the argument of a system call that is an `int`: the kernel ignores the high half of its
+/// register.
+fn int_of(argument: u64) -> i32 {
+    let [a, b, c, d, ..] = argument.to_le_bytes();
+    i32::from_le_bytes([a, b, c, d])
+}
+
 impl TranslatedProcess {
     /// Reads the program's actions for SIGTRAP and SIGSEGV from the kernel, by calls that a stopped
     /// thread is made to execute. Does nothing if no area is spare to write them to.
@@ -45,10 +52,10 @@ impl TranslatedProcess {
         let Some(set) = self.word_at(registers.rsi).filter(|_| registers.r10 == SET_BYTES) else {
             return;
         };
-        let blocked = match i32::try_from(registers.rdi) {
-            Ok(libc::SIG_BLOCK) => thread.blocked | set,
-            Ok(libc::SIG_UNBLOCK) => thread.blocked & !set,
-            Ok(libc::SIG_SETMASK) => set,
+        let blocked = match int_of(registers.rdi) {
+            libc::SIG_BLOCK => thread.blocked | set,
+            libc::SIG_UNBLOCK => thread.blocked & !set,
+            libc::SIG_SETMASK => set,
             _ => return,
         };
         thread.blocked = blocked & CACHE_SIGNALS;
@@ -67,7 +74,7 @@ impl TranslatedProcess {
     /// registers. Ignores other signals than SIGTRAP and SIGSEGV, and calls that will fail or set
     /// nothing.
     pub fn note_sigaction(&mut self, registers: &Registers) {
-        let signal = Signo::try_from(registers.rdi).unwrap_or(0);
+        let signal = int_of(registers.rdi);
         let mut action = [0; ACTION_BYTES];
         if cache_signal_bit(signal) != 0
             && registers.r10 == SET_BYTES

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <ucontext.h>
@@ -117,6 +118,14 @@ static void pend(void)
     tell("raised");
     kill(getpid(), SIGTRAP);
     tell("killed");
+    /* The kernel ignores the high half of an int. */
+    syscall(SYS_rt_sigprocmask, 5L << 32 | SIG_BLOCK, &trap, NULL, 8);
+    raise(SIGTRAP);
+    work();
+    tell("blocked");
+    syscall(SYS_rt_sigprocmask, 5L << 32 | SIG_UNBLOCK, &trap, NULL, 8);
+    work();
+    tell("unblocked");
 }
 
 static void instructions(void)
