@@ -80,11 +80,19 @@ fn name_length(text: &str) -> usize {
 
 /// Parses the number at the start of `text` and returns its length in bytes too. It is decimal, or
 /// hexadecimal after `0x`; `_` and the suffixes `u` and `l` of integers mean nothing. It may have a
-/// fraction and an exponent without a sign. After a dot it is a member of a tuple, whose name is
-/// `__N`. `None` if it is malformed or too large.
+/// fraction and an exponent. After a dot it is a member of a tuple, whose name is `__N`. `None` if
+/// it is malformed or too large.
 fn number(text: &str, after_dot: bool) -> Option<(Token, usize)> {
     let is_part = |c: char| is_letter(c) || c == '.' && !after_dot;
-    let length = text.find(|c: char| !is_part(c)).unwrap_or(text.len());
+    let length_of = |text: &str| text.find(|c: char| !is_part(c)).unwrap_or(text.len());
+    let mut length = length_of(text);
+    let is_hexadecimal = text.starts_with("0x") || text.starts_with("0X");
+    if text[..length].ends_with(['e', 'E']) && !is_hexadecimal && !after_dot {
+        // The sign of an exponent.
+        let signed = text[length..].strip_prefix(['+', '-']);
+        let digits = signed.filter(|exponent| exponent.starts_with(|c: char| c.is_ascii_digit()));
+        length += digits.map_or(0, |digits| 1 + length_of(digits));
+    }
     let word = &text[..length];
     if after_dot {
         return Some((Token::Name(format!("__{}", word.parse::<u32>().ok()?)), length));
