@@ -83,7 +83,11 @@ fn make_room(dir: &Path, limits: Limits, replaces: bool) -> io::Result<()> {
         if to_remove == 0 && excess_bytes == 0 {
             break;
         }
-        fs::remove_file(path)?;
+        match fs::remove_file(path) {
+            // Another recorder made room, too.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => result?,
+        }
         to_remove = to_remove.saturating_sub(1);
         excess_bytes = excess_bytes.saturating_sub(size);
     }
