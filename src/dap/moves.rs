@@ -25,13 +25,12 @@ pub(super) struct Motion {
     pub(super) is_pausing: bool,
 }
 
-/// The arguments of steps and continues. All threads run whatever `single_thread` says.
+/// The arguments of steps and continues. All threads run, whatever `singleThread` says.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Arguments {
     thread_id: Option<i64>,
     granularity: Option<String>,
-    single_thread: bool,
 }
 
 /// The kinds of moves, as commands of gdb.
