@@ -80,7 +80,7 @@ impl Heat {
 }
 
 impl<M: CacheMemory> Translator<M> {
-    /// Finds the hot superblocks, with at least one record in [`HOT_SHARE`], in a sample of
+    /// Finds the hot superblocks, with at least one record in `HOT_SHARE`, in a sample of
     /// records, which has the number of records of each edge. Drops those that are worth
     /// retranslating, and returns how many it dropped. They are retranslated when a thread next
     /// reaches them. Each superblock is lengthened once and each branch changes direction once, so
