@@ -1,5 +1,6 @@
 //! The code cache of a replay, which is kept in the user's store for the next one of the same
-//! program.
+//! program. Its code is *loaded* at the start (`resume_code` of the engine), and not executed until
+//! the file that it was translated from is mapped: then it is *enabled* (`wake_code`).
 
 use super::epoch::Epoch;
 use super::error::Error;

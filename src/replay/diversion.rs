@@ -302,8 +302,8 @@ impl Replay {
         Ok(result)
     }
 
-    /// Passes the readable bytes of a buffer, at most 1 MiB, to `print`. Returns their number, as
-    /// write(2) does.
+    /// Passes the readable bytes from the start of a buffer, at most 1 MiB, to `print`. Returns
+    /// their number: 0 for an unreadable buffer, where write(2) fails.
     fn print_buffer(&self, start: u64, size: u64, print: &mut dyn FnMut(&[u8])) -> i64 {
         let size = size.min(LARGEST_OUTPUT);
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
@@ -313,7 +313,8 @@ impl Replay {
     }
 
     /// Passes the buffers of a writev(2), at most 1024, to `print`. The array at `parts` has the
-    /// address and size of each; it ends where it is unreadable. Returns the number of bytes.
+    /// address and size of each; it ends where it is unreadable. Returns the number of bytes, also
+    /// if some of a buffer was not printed ([`Self::print_buffer`]).
     fn print_buffers(&self, parts: u64, count: u64, print: &mut dyn FnMut(&[u8])) -> i64 {
         let mut printed = 0;
         for number in 0..count.min(MOST_PARTS) {

@@ -38,7 +38,8 @@ impl Replay {
         Ok(found)
     }
 
-    /// Calls `act` while memory is watched, then clears the debug registers. Returns its result.
+    /// Calls `act` while memory is watched, then clears the debug registers, also if `act` fails.
+    /// Returns its result.
     fn with_watches<T>(
         &mut self,
         watches: &[Watch],

@@ -68,7 +68,7 @@ impl Replay {
     /// Returns true if the goals accept the stop of a thread that waits at a glance. `None`: the
     /// thread has to stop before they can decide.
     fn judge(&mut self, glance: &Glance, glance_facts: &GlanceFacts<'_>) -> Option<bool> {
-        let position = self.position_of(glance, glance_facts)?;
+        let position = self.tick_of(glance, glance_facts)?;
         let registers = glance.registers;
         self.glancing =
             Some(GlancingThread { registers, position, needs_stop: AtomicBool::new(false) });
@@ -78,13 +78,16 @@ impl Replay {
         (!needs_stop).then_some(accepts)
     }
 
-    /// Returns the position of a thread that waits at a glance. `None` if an entry of the log may
-    /// happen to it there before it executes the instruction, or if the number of answered entries,
-    /// which the program can overwrite, makes no sense.
-    fn position_of(&self, glance: &Glance, glance_facts: &GlanceFacts<'_>) -> Option<Position> {
+    /// Returns the position of the last tick of a thread that waits at a glance, without the
+    /// instructions since then. `None` if an entry of the log may happen to it there before it
+    /// executes the instruction, or if the number of answered entries, which the program can
+    /// overwrite, makes no sense.
+    fn tick_of(&self, glance: &Glance, glance_facts: &GlanceFacts<'_>) -> Option<Position> {
+        // The glance's ticks are since the last answered entry; before the first one, they are
+        // added to those of the position.
         let begun = if glance.answered == 0 { self.ticks } else { 0 };
         let ticks = begun.checked_add(glance.ticks)?;
-        let entry = match glance_facts.answered {
+        let entry = match glance_facts.places {
             Some(places) => places.get(usize::try_from(glance.answered).ok()?)?.index(),
             None => self.cursor.index(),
         };

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 #[derive(Debug)]
 pub(super) struct GlancingThread {
     pub(super) registers: Registers,
+    /// The position of its last tick, without the instructions since then.
     pub(super) position: Position,
     /// Set when somebody asks for more than the general registers, which are all that is known
     /// here: the thread has to stop then.

@@ -109,5 +109,5 @@ pub(super) struct GlanceFacts<'a> {
     pub(super) entry: Option<&'a Entry>,
     /// The places in the log of the entries that are answered in the cache, and of the next one
     /// after them, if answers are offered.
-    pub(super) answered: Option<&'a [Cursor]>,
+    pub(super) places: Option<&'a [Cursor]>,
 }

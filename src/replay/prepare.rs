@@ -2,7 +2,7 @@
 //!
 //! A process that was loaded from the keyframe at the end has no earlier checkpoint to go back to.
 //! So a second process is loaded from the keyframe before it, runs to the end while it keeps
-//! checkpoints, and then takes the place of the first. If the user interrupts that, it is parked
+//! checkpoints, and then takes the place of the first. If the user interrupts that, it is set aside
 //! ([`Preparation::Interrupted`]).
 
 use super::epoch::Epoch;
@@ -41,9 +41,9 @@ impl Replay {
         is_begin && is_last && is_possible && !matches!(self.preparation, Preparation::Failed)
     }
 
-    /// Runs a process that begins earlier to the end: the parked one, or a new one. It replaces the
-    /// replay's process when it is there. If it is interrupted or fails, it is parked, and the
-    /// replay keeps its process and position.
+    /// Runs a process that begins earlier to the end: the one that was set aside, or a new one. It
+    /// replaces the replay's process when it is there. If it is interrupted or fails, it is set
+    /// aside, and the replay keeps its process and position.
     fn continue_preparation(&mut self, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
         let end = self.position();
         let mut other = match std::mem::take(&mut self.preparation) {

@@ -111,7 +111,7 @@ impl Replay {
     }
 
     /// Returns the position: that of the last tick if the instructions since then were not counted
-    /// ([`Self::exact_position`] counts them), and that of the glance if a thread waits at one.
+    /// ([`Self::exact_position`] counts them), as also if a thread waits at a glance.
     pub fn position(&self) -> Position {
         if let Some(glanced) = &self.glancing {
             return glanced.position;

@@ -212,7 +212,7 @@ impl Replay {
         while self.ticks < target_ticks {
             let left = (target_ticks - self.ticks).min(CHUNK_TICKS);
             let met =
-                self.run_ticks(left, &GlanceFacts { goals, entry: Some(&entry), answered: None })?;
+                self.run_ticks(left, &GlanceFacts { goals, entry: Some(&entry), places: None })?;
             if let Some(found) = self.move_end_of(&met, watching)? {
                 return Ok(Some(found));
             }
@@ -251,7 +251,7 @@ impl Replay {
             let left = offered.ticks.saturating_sub(self.ticks).clamp(FEW_TICKS, CHUNK_TICKS);
             let budget = self.epoch.engine.sampled_budget(left).unwrap_or(left);
             let begun = self.ticks;
-            let glance_facts = GlanceFacts { goals, entry: None, answered: Some(&offered.cursors) };
+            let glance_facts = GlanceFacts { goals, entry: None, places: Some(&offered.cursors) };
             let met = self.run_once_with(RunLimit::Budget(budget), Some(&glance_facts));
             // Also after a failed run: a difference in an answered entry explains it.
             let passed = self.pass_answered(tid, &offered, (begun, budget));

@@ -50,7 +50,7 @@ impl Hits {
     }
 
     /// Returns true if these are the hits of a search from `here` for the same goals and watches.
-    fn match_search(&self, here: Position, goals: &Goals<'_>, watches: &[Watch]) -> bool {
+    fn are_of_search(&self, here: Position, goals: &Goals<'_>, watches: &[Watch]) -> bool {
         let same = self.at == here && self.key == goals.key;
         same && self.stops == *goals.stops && self.watches == watches
     }
@@ -214,8 +214,9 @@ impl Replay {
         }
     }
 
-    /// Runs the loaded thread `tid` to a site before its next tick. Returns false if an instruction
-    /// faults before a hook; fails if the thread does not reach a place.
+    /// Runs the loaded thread `tid` to a site, which must be before its next tick: to its place, or
+    /// without one to the next instruction with a hook. Returns false if an instruction faults
+    /// before a hook; fails if the thread does not reach a place.
     fn walk_to_site(&mut self, tid: Tid, site: Site) -> Result<bool, Error> {
         if let Site::Place(place) = site {
             return self.walk_to(tid, place).map(|()| true);
@@ -237,7 +238,7 @@ impl Replay {
             return self.run_back_to_event(here, goals);
         }
         let ip = self.ip()?;
-        let known = self.hits.take().filter(|hits| hits.match_search(here, goals, watches));
+        let known = self.hits.take().filter(|hits| hits.are_of_search(here, goals, watches));
         let mut hits = known.unwrap_or_else(|| Hits::new(here, goals, watches));
         loop {
             while let Some(hit) = hits.before.pop() {
@@ -404,7 +405,7 @@ impl Replay {
             .then_some(later)
     }
 
-    /// Returns a hit at the current position.
+    /// Returns a hit at the current position. Loads the thread that is next there.
     fn hit(&mut self, found: MoveEnd) -> Result<Hit, Error> {
         self.switch_to_next_thread()?;
         Ok(Hit { entry: self.cursor.index(), ticks: self.ticks, ip: self.ip()?, found })

@@ -1,8 +1,9 @@
 //! Moves a replay to any position: from the nearest place before it to the position's tick, then to
 //! its instruction. Candidates are, in this order, the replay's own position, the last checkpoint
-//! of its process, and the last keyframe (a copy of the program's state in the recording), if that
-//! saves much work. If the process begins after the target, another one is loaded: one that was
-//! prepared ([`super::prepare`]), from the last keyframe, or from the program's start.
+//! of its process, and, if that saves much work, that of a parked process ([`super::parked_processes`])
+//! or the last keyframe (a copy of the program's state in the recording). If the process begins
+//! after the target, another one takes its place: one that was prepared ([`super::prepare`]), a
+//! parked one, or a new one from the last keyframe or from the program's start.
 //!
 //! Distances are in moments ([`Replay::moment`]): each tick and each entry of the log is one.
 
@@ -12,6 +13,7 @@ use super::goals::{Goals, MoveEnd};
 use super::loading_keyframe::LoadingKeyframe;
 use super::one_cpu::PinGuard;
 use super::parked::ParkedProcess;
+use super::parked_processes::ParkedCheckpoint;
 use super::position::Position;
 use super::process::Replay;
 use super::straight::StraightRun;
@@ -31,6 +33,8 @@ const SHRINK_FACTOR: u64 = 6;
 const REPORT_PERIOD: u64 = 20_000_000;
 /// The minimum work of a replay, in ticks, that loading a keyframe must save.
 const WORTH_A_KEYFRAME: u64 = 50_000_000;
+/// The minimum work of a replay, in ticks, that a switch to a parked process must save.
+const WORTH_A_SWITCH: u64 = 1_000_000;
 /// The work of replaying an entry of the log, in ticks.
 const TICKS_PER_ENTRY: u64 = 1000;
 const NEVER: fn() -> bool = || false;
@@ -164,6 +168,47 @@ impl Replay {
         Ok(true)
     }
 
+    /// Continues in another process, at its position. The former one is parked.
+    fn replace_process(&mut self, mut other: ParkedProcess) {
+        self.swap_process(&mut other);
+        // Processes that are loaded from now on have its translated code.
+        other.epoch.save_code_cache();
+        other.epoch.code_cache = None;
+        self.parked.add(other);
+    }
+
+    /// Moves to a checkpoint of a parked process. The former process is parked.
+    fn switch_to_parked_checkpoint(&mut self, checkpoint: ParkedCheckpoint) -> Result<(), Error> {
+        let parked = self.parked.take(checkpoint);
+        self.replace_process(parked);
+        self.restore_checkpoint(checkpoint.position)?;
+        self.checkpoint_timer = CheckpointTimer::start(self.epoch.pid());
+        Ok(())
+    }
+
+    /// Moves to the last checkpoint of a parked process at or before a position of the loaded
+    /// program, if that saves much work: it is far after `nearest`, the nearest position from which
+    /// the replay could continue; `None` for the beginning of the process. Returns false, and does
+    /// nothing, if it does not, or if a keyframe saves much more.
+    fn skip_to_parked(
+        &mut self,
+        nearest: Option<Position>,
+        target: Position,
+    ) -> Result<bool, Error> {
+        let nearest = nearest.unwrap_or(Position::after_entries(self.epoch.begins));
+        let Some(checkpoint) = self.parked.last_at_or_before(self.number, target) else {
+            return Ok(false);
+        };
+        let saved = self.work_between(nearest, checkpoint.position);
+        if saved < WORTH_A_SWITCH
+            || self.has_better_keyframe(self.number, checkpoint.position, target)
+        {
+            return Ok(false);
+        }
+        self.switch_to_parked_checkpoint(checkpoint)?;
+        Ok(true)
+    }
+
     /// Loads the last keyframe at or before a position of the loaded program, if that saves much
     /// work: it is far after `nearest`, the nearest position from which the replay could continue;
     /// `None` for the beginning of the process. Returns true if it loaded one.
@@ -185,12 +230,7 @@ impl Replay {
 
     /// Returns true if program `number` has a keyframe at or before `target` that saves much work:
     /// it is far after `nearest`.
-    pub(super) fn has_better_keyframe(
-        &self,
-        number: usize,
-        nearest: Position,
-        target: Position,
-    ) -> bool {
+    fn has_better_keyframe(&self, number: usize, nearest: Position, target: Position) -> bool {
         let keyframe = self.outline.keyframe_before(number, target);
         keyframe.is_some_and(|(entry, _)| {
             self.work_between(nearest, Position::after_entries(entry)) >= WORTH_A_KEYFRAME
@@ -199,7 +239,7 @@ impl Replay {
 
     /// Returns the work of replaying the run from one position to another, in ticks; 0 if that is
     /// earlier.
-    pub(super) fn work_between(&self, start: Position, end: Position) -> u64 {
+    fn work_between(&self, start: Position, end: Position) -> u64 {
         self.work_before(end).saturating_sub(self.work_before(start))
     }
 

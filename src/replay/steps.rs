@@ -69,7 +69,7 @@ impl Replay {
     }
 
     /// Executes all iterations of a REP instruction in the code cache, and counts it as one.
-    /// Returns false if it faults.
+    /// Returns false if it faults, perhaps after some iterations; then it is not counted.
     fn execute_rep(&mut self) -> Result<bool, Error> {
         let (ip, instructions) = (self.ip()?, self.instructions);
         while self.ip()? == ip {

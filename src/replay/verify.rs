@@ -78,8 +78,9 @@ impl Replay {
         Ok(verdict)
     }
 
-    /// Replays the run to its end, and compares it with the keyframes on the way. Returns why it
-    /// ended.
+    /// Replays the run to its end, and compares it with the keyframes on the way, which are
+    /// forgotten. The replay must be before the first of them that is not where the log begins.
+    /// Returns why the run ended.
     fn run_past_keyframes(
         &mut self,
         interrupted: &dyn Fn() -> bool,
@@ -125,7 +126,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Compares the general registers of all threads with those of the core file.
+    /// Compares the general registers of the threads in the core file with the replay's. A thread
+    /// that the replay lacks is a difference; one that only the replay has is not noticed.
     fn compare_threads(&self, core: &Core, verdict: &mut Verdict) -> Result<(), Error> {
         for thread in &core.contents.threads {
             let Some(own) = self.thread(thread.tid)? else {
@@ -145,14 +147,17 @@ impl Replay {
         Ok(())
     }
 
+    /// Compares the memory in the core file with the replay's, until there are
+    /// [`DIFFERENCES_LIMIT`] differences in all. Memory that only the replay has is not noticed.
     fn compare_memory(&self, core: &Core, verdict: &mut Verdict) {
         for section in core.memory().sections() {
             self.compare_section(section, core, verdict);
         }
     }
 
-    /// Compares a section of the core file with memory, page by page. Leaves out *foreign* memory,
-    /// which processes outside the recording may have written.
+    /// Compares a section of the core file with memory, page by page. Leaves out pages that the
+    /// core file does not have whole, and *foreign* memory, which processes outside the recording
+    /// may have written.
     fn compare_section(&self, section: &Section, core: &Core, verdict: &mut Verdict) {
         let mut at = section.range.start;
         while at < section.range.end && verdict.differences.len() < DIFFERENCES_LIMIT {
@@ -289,7 +294,7 @@ impl Epoch {
     }
 
     /// Returns a sentence for each page of a range that differs in another process, or is missing
-    /// in one.
+    /// in one. Leaves out pages for which `is_foreign` returns true.
     fn differing_pages(
         &self,
         other: &Self,

@@ -28,6 +28,7 @@ pub enum WatchKind {
 }
 
 impl WatchKind {
+    /// Returns true if reads meet such a watch.
     fn is_of_reads(self) -> bool {
         matches!(self, Self::Read | Self::Access)
     }
@@ -168,6 +169,7 @@ impl Epoch {
         Ok(debug_registers::clear(self.thread.tracee)?)
     }
 
+    /// Returns the bytes of a range, up to the first that is unreadable.
     fn bytes(&self, range: AddrRange) -> Vec<u8> {
         let mut bytes = vec![0; usize::try_from(range.size_bytes()).unwrap_or(0)];
         let known = self.engine.memory.read(range.start, &mut bytes);
@@ -198,9 +200,10 @@ impl Epoch {
         Ok(watching.watches.iter().enumerate().position(is_met))
     }
 
-    /// Returns the index of the first watch that was met by an entry of the log which just
-    /// happened, also by its writes that changed nothing if it is a [`WatchKind::Store`]. Does what
-    /// [`Self::first_met`] does besides.
+    /// Returns the index of a watch that was met by an entry of the log which just happened: the
+    /// first one by [`Self::first_met`], which this calls, or else the first [`WatchKind::Store`]
+    /// to which the entry wrote, also if that changed nothing. Only one is returned if several were
+    /// met.
     pub(super) fn first_met_by_entry(
         &mut self,
         event: &LogEvent,
@@ -215,8 +218,8 @@ impl Epoch {
         Ok(met.or_else(|| watching.watches.iter().position(is_stored)))
     }
 
-    /// Returns the indices of the watches, but for those of reads, whose bytes have changed since
-    /// they were last compared, and takes note of the new bytes.
+    /// Returns the indices of the watches whose bytes have changed since they were last compared,
+    /// and takes note of the new bytes. Leaves out those of [`WatchKind::Read`].
     pub(super) fn changed(&self, watching: &mut Watching) -> Vec<usize> {
         let changed = self.differing(watching);
         changed.into_iter().filter(|n| watching.watches[*n].0.kind != WatchKind::Read).collect()
@@ -237,6 +240,7 @@ impl Epoch {
     }
 }
 
+/// Returns the addresses of the pages that a range is on.
 fn pages_of(range: AddrRange) -> impl Iterator<Item = u64> {
     (range.start.page().0..range.end.0).step_by(PAGE_BYTES)
 }
