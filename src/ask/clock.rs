@@ -64,7 +64,7 @@ impl TimedPlaces {
     }
 
     /// Returns the places of a thread, ascending, each as its moment and the number of the next
-    /// instruction.
+    /// instruction. They include the places that begin no tick.
     pub(super) fn moments_and_indexes(&self, tid: Tid) -> impl Iterator<Item = (u64, u64)> {
         self.of(tid).iter().map(|place| (place.moment, place.index))
     }
@@ -78,6 +78,7 @@ impl TimedPlaces {
         starts
     }
 
+    /// Returns the places of a thread, ascending; empty if it has none.
     fn of(&self, tid: Tid) -> &[TimedPlace] {
         self.of_threads.get(&tid).map(Vec::as_slice).unwrap_or_default()
     }

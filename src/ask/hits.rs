@@ -66,10 +66,11 @@ struct Execution {
 type Sink<'a> = &'a mut dyn FnMut(Hit) -> Result<ControlFlow<()>, Error>;
 
 impl Asked {
-    /// Finds all executions of some code, in the order of the run, and passes each to `sink` when
-    /// it is found, until `sink` breaks or `interrupted` returns true. Fails as
-    /// [`Self::check_hits`] does, before the first one. Calls `reached` with positions, as
-    /// progress.
+    /// Finds the executions of some code from `question.from` on, in the order of the run, and
+    /// passes each to `sink` when it is found, until `sink` breaks or `interrupted` returns true;
+    /// neither is an error. Fails before the first one as [`Self::check_hits`] does, later if
+    /// `sink` or the replay fails. Moves the replay of an exact recording. Calls `reached` with
+    /// positions, as progress.
     pub fn hits(
         &mut self,
         question: &HitsQuestion<'_>,
@@ -99,7 +100,7 @@ impl Asked {
     }
 
     /// Parses expressions as one question, with one value for each. Returns `None` if one of the
-    /// texts contains several expressions.
+    /// texts contains several expressions. Fails if a text is no expression.
     pub fn parse_expressions(expressions: &[String]) -> Result<Option<Question>, Error> {
         let question = Question::parse(&expressions.join(", "))?;
         Ok(Some(question).filter(|question| question.texts().count() == expressions.len()))
@@ -114,8 +115,9 @@ impl Asked {
         Ok(())
     }
 
-    /// Walks a thread's path, and sends the executions of some addresses. Without an exact
-    /// recording, they include the instruction at which the thread was killed, if it is known.
+    /// Walks a thread's path, and sends the executions of some addresses until the receiver is
+    /// gone. Without an exact recording, they include the instruction at which the thread was
+    /// killed, if it is known.
     fn executions(&self, tid: Tid, stops: &BTreeSet<Addr>, sender: &mut Sender<Execution>) {
         let functions = self.functions();
         let (Some(first), Some(last)) = (stops.first(), stops.last()) else { return };
@@ -170,7 +172,8 @@ struct HitSearch<'a, 's> {
 }
 
 impl HitSearch<'_, '_> {
-    /// Passes the executions of a path from `question.from` on to `sink`, without values.
+    /// Passes the executions of a path from `question.from` on to `sink`, without values, until
+    /// `sink` breaks or `interrupted` returns true.
     fn hits_of_path(
         &self,
         events: Merged<Execution>,
@@ -206,9 +209,10 @@ impl HitSearch<'_, '_> {
     }
 
     /// Replays the run once from the moment of `question.from` on, evaluates the expressions at
-    /// each execution, and passes it to `sink`. The path's `events` have the number of instructions
-    /// since the last tick, which a replay at full speed does not count, and the callers. An
-    /// instruction that faults is not in the path, and is a hit without depth and caller.
+    /// each execution, and passes it to `sink`, until `sink` breaks or `interrupted` returns true.
+    /// The path's `events` have the number of instructions since the last tick, which a replay at
+    /// full speed does not count, and the callers. An instruction that faults is not in the path,
+    /// and is a hit without depth and caller.
     fn hits_of_replay(
         &self,
         replay: &mut Replay,
@@ -273,7 +277,9 @@ impl HitSearch<'_, '_> {
         }
     }
 
-    /// Returns an execution with its values; `None` if it is before the first wanted position.
+    /// Returns an execution at `position` with its values, read from the stopped thread `state`.
+    /// `None` if it is before `question.from`, or if no thread is loaded. The depth and the caller
+    /// are from `executed`, and unknown without it.
     fn hit(
         &self,
         state: &StoppedThread<'_>,

@@ -32,7 +32,8 @@ pub struct Recorded {
 /// A recording that is open for questions.
 pub struct Asked {
     pub(super) timeline: Timeline,
-    /// The places of an exact recording's path, with their moments; `None` for a path recording.
+    /// The points of an exact recording's path whose moments are known (not [`Place`]s of code);
+    /// `None` for a path recording.
     pub(super) places: Option<TimedPlaces>,
     /// The replay of an exact recording; `None` for a path recording. A question that moves it
     /// takes it out and puts it back.
@@ -89,7 +90,8 @@ impl Asked {
         position.ok_or_else(|| Error::NoPosition(text.to_owned()))
     }
 
-    /// Returns the position at the end of the run: of an exact run, the start of its last moment.
+    /// Returns the position at the end of the run: of a path recording, the number of all
+    /// instructions; of an exact one, the start of its last moment.
     pub fn last_position(&self) -> u64 {
         match &self.replay {
             Some(replay) => Position::exact(replay.last_moment(), 0),
@@ -97,9 +99,9 @@ impl Asked {
         }
     }
 
-    /// Returns the highest number of a position in the last moment of an exact run. For callers
-    /// that have taken the replay out of `self`.
-    pub(super) fn last_position_of(replay: &Replay) -> u64 {
+    /// Returns the highest number of a position in the last moment of an exact run, whose start is
+    /// [`Self::last_position`]. For callers that have taken the replay out of `self`.
+    pub(super) fn highest_position_of(replay: &Replay) -> u64 {
         Position::exact(replay.last_moment(), u64::MAX)
     }
 
@@ -110,7 +112,8 @@ impl Asked {
 
     /// Calls `walk` for each thread of the run, for several at the same time in threads that it
     /// starts, and passes the results to `consume` in the order of the threads. Returns false if
-    /// `interrupted` returned true after some of them: then results may be missing.
+    /// `interrupted` returned true after some of them: then results may be missing. Passes a panic
+    /// of `walk` on.
     pub(super) fn for_each_thread<T: Send>(
         &self,
         walk: impl Fn(Tid) -> T + Sync,

@@ -39,6 +39,8 @@ pub(super) struct Perfetto<'a> {
 }
 
 impl<'a> Perfetto<'a> {
+    /// Begins a trace: writes the packet that defines the name of the annotation with the position.
+    /// `text` formats positions. There is no end to write.
     pub(super) fn begin(
         out: &'a mut dyn Write,
         program: &'a str,
@@ -57,13 +59,15 @@ impl<'a> Perfetto<'a> {
         Ok(trace)
     }
 
+    /// Writes a packet, whose fields `fill` adds.
     fn packet(&mut self, fill: impl FnOnce(&mut Message)) -> io::Result<()> {
         let mut trace = Message::default();
         trace.message(PACKET, fill);
         self.out.write_all(trace.bytes())
     }
 
-    /// Returns the interned ID of a name. Defines a new name in the packet.
+    /// Returns the interned ID of a name. Adds the definition of a new name to `packet`, which the
+    /// caller has to write.
     fn name(&mut self, packet: &mut Message, name: &str) -> u64 {
         if let Some(known) = self.names.get(name) {
             return *known;

@@ -54,7 +54,7 @@ impl Asked {
     /// Passes the calls, system calls and gaps of all threads to `sink`, thread by thread. Calls
     /// `goes_on` now and then with the number of instructions so far and that of the run; if it
     /// returns false, the thread and its open calls end there, no other thread follows, and this
-    /// returns false.
+    /// returns false. Fails if the sink does.
     pub(super) fn slices(
         &self,
         sink: &mut dyn SliceSink,
@@ -107,9 +107,10 @@ struct WalkEnd {
 const ITEMS_BETWEEN_CALLS: u64 = 1 << 14;
 
 impl ThreadWalk<'_, '_> {
-    /// Passes the slices of the thread to the sink, and ends those that are open at the end of the
-    /// path, or where `goes_on` returns false: it is called every [`ITEMS_BETWEEN_CALLS`] items,
-    /// with the number of the thread's instructions so far. Fails if the sink does.
+    /// Passes the calls, system calls and gaps of the thread to the sink, and ends the calls that
+    /// are open at the end of the path, or where `goes_on` returns false: it is called every
+    /// [`ITEMS_BETWEEN_CALLS`] items, with the number of the thread's instructions so far. Fails if
+    /// the sink does.
     fn walk(&mut self, goes_on: &mut dyn FnMut(u64) -> bool) -> Result<WalkEnd, Error> {
         let functions = self.functions;
         let name = |ip: Addr| functions.name_at(ip).unwrap_or_else(|| ip.to_string().into());
@@ -130,6 +131,7 @@ impl ThreadWalk<'_, '_> {
                     let function = name(begins.ip);
                     let at = time_of(begins.index);
                     events.push(SliceEvent::Begin { at, position, function });
+                    // The tracker reports the ends of activations for which this is `Some`.
                     Some(())
                 }
                 Change::Ended(..) => {

@@ -98,7 +98,7 @@ impl<T> Tracker<T> {
         self.open.len().saturating_sub(1)
     }
 
-    /// Returns the innermost open activation.
+    /// Returns the innermost open activation; `None` if none is open.
     pub(super) fn innermost(&mut self) -> Option<&mut OpenActivation<T>> {
         self.open.last_mut()
     }
@@ -282,7 +282,7 @@ impl BlockEnd {
 
 impl Tracker<Option<Addr>> {
     /// Returns the address from which the innermost function was called, for callers that keep this
-    /// address as data. `None` if the path does not show a call.
+    /// address as data. `None` if the path does not show a call, or no function is open.
     pub(super) fn call_site(&self) -> Option<Addr> {
         self.open.last()?.data
     }

@@ -110,7 +110,8 @@ impl CodeFiles {
         Ok(self.files.len() - 1)
     }
 
-    /// Removes and returns the stored files whose content differs from the stored content now.
+    /// Removes and returns the stored files whose content differs from the stored content now, or
+    /// cannot be read. Mapped again, they are new files.
     pub(super) fn take_overwritten(&mut self) -> Vec<CodeFile> {
         let mut overwritten = Vec::new();
         for at in (0..self.files.len()).rev() {
@@ -126,8 +127,8 @@ impl CodeFiles {
 }
 
 impl Stored {
-    /// Returns true if the file's content differs from the stored one. Otherwise notes its new
-    /// attributes.
+    /// Returns true if the file's content differs from the stored one, or cannot be read. Otherwise
+    /// notes its new attributes; the content is read only if these changed.
     fn is_overwritten(&mut self) -> bool {
         let now = stamp(&self.file).ok();
         if now == Some(self.stamp) {

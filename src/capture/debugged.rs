@@ -36,8 +36,9 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Returns true if the thread stops for `signal`: unless it is in the mask `passed`, or is the
-    /// one that was sent for the debugger, which is forgotten then.
+    /// Returns true if the thread stops for `signal`: unless it is in the mask `passed` (signal 1
+    /// in bit 0), or is the one that was sent for the debugger. That one is forgotten then: another
+    /// call may return true for it.
     pub(super) fn stops_for_signal(&mut self, signal: Signo, passed: u64) -> bool {
         if self.sent_signal == signal {
             self.sent_signal = 0;
@@ -126,10 +127,12 @@ pub(super) trait Debugged {
             && is_first_thread_gone(pid)
     }
 
+    /// Returns true if the program is gone ([`Self::culprit`]).
     fn is_gone(&self) -> bool {
         self.culprit().is_none()
     }
 
+    /// Returns the threads of the program, without those of other processes.
     fn tids(&self) -> Vec<Tid> {
         let of_program = |(tid, thread): (&Tid, &Self::Thread)| {
             (thread.process() == self.program()).then_some(*tid)
@@ -137,6 +140,7 @@ pub(super) trait Debugged {
         self.threads().iter().filter_map(of_program).collect()
     }
 
+    /// Returns true if all threads of the program are at their exit stops; false if it has none.
     fn all_are_at_exit_stops(&self) -> bool {
         let tids = self.tids();
         let at_end = |tid| self.threads().get(tid).is_some_and(Self::Thread::is_at_exit_stop);
@@ -161,6 +165,7 @@ pub(super) trait Debugged {
         Ok(Some(self.end_report()))
     }
 
+    /// Returns the event for the end of the program, with its process ID as the thread.
     fn end_report(&self) -> (Tid, Report) {
         (Tid(self.program().0), Report::Ended(self.exit()))
     }

@@ -63,9 +63,10 @@ pub(super) fn set_extended_state(tracee: Tracee, area: &[u8]) -> Result<(), Erro
     Ok(tracee.set_register_set(NT_X86_XSTATE, area)?)
 }
 
-/// Writes the core file of the recorder's process. `threads` are in gdb's order: the one that ended
-/// the process is first. `signal` is the signal that did, or 0. The ranges `hidden`, which are the
-/// recorder's memory, are omitted. Returns the mappings of which the core has contents.
+/// Writes the core file of the recorded process. `threads` are in gdb's order: the one that ended
+/// the process is first ([`sort_threads`]). `signal` is the signal that did, or 0. The ranges
+/// `hidden`, memory that the recorder mapped in the process, are omitted. Returns the mappings of
+/// which the core has contents.
 pub(super) fn write_core(
     recorder: &Recorder,
     memory: &Memory,

@@ -264,7 +264,8 @@ impl Recorder {
     }
 
     /// Removes the parts of the log before the one that begins with entry `first`, and removes the
-    /// threads that ended there from the manifest.
+    /// threads that ended there from the manifest. If the whole log is to be kept, removes no
+    /// threads.
     pub(super) fn drop_log_before(&mut self, first: u64) -> Result<(), recording::Error> {
         self.writer.drop_log_before(first)?;
         let Some(ended) = &mut self.ended_threads else { return Ok(()) };
@@ -324,7 +325,8 @@ impl Recorder {
         self.writer.sideband(&Record { tsc, pid: self.pid(), tid, event })
     }
 
-    /// Sets the IP filter ranges of the PT unit in the manifest.
+    /// Sets the IP filter ranges of the PT unit in the manifest. Does nothing if that has no
+    /// hardware ([`Prepared::set_hardware`]).
     pub(super) fn set_filter(&mut self, ranges: Vec<AddrRange>) {
         if let Some(hardware) = &mut self.manifest.capture.hardware {
             hardware.filter = ranges;
@@ -336,7 +338,8 @@ impl Recorder {
         self.snapshot_file.iter_mut().for_each(SnapshotFile::count_started);
     }
 
-    /// Flushes all pending data, and reports to requesters that the snapshot is on disk.
+    /// Flushes all pending data, and reports to requesters that all snapshots that were started are
+    /// on disk.
     pub(super) fn end_snapshot(&mut self) -> Result<(), recording::Error> {
         self.flush()?;
         self.snapshot_file.iter_mut().for_each(SnapshotFile::count_written);

@@ -97,12 +97,14 @@ fn lock_holder(file: &File) -> Option<Pid> {
     (i32::from(answer.l_type) != libc::F_UNLCK).then_some(Pid(answer.l_pid))
 }
 
-/// Returns the process that records in `dir` now; `None` if there is none.
+/// Returns the process that records in `dir` now; `None` if there is none. The number is 0 for a
+/// process that this one cannot see.
 pub fn recorder_of(dir: &Path) -> Option<Pid> {
     lock_holder(&open_regular(&dir.join(RECORDER), Links::Refuse).ok()?)
 }
 
-/// Returns the numbers of snapshots started and on disk; `None` if the recorder takes no requests.
+/// Returns the numbers of snapshots started and on disk; `None` if the recorder takes no requests,
+/// or has removed its file. A killed recorder leaves its last counts.
 pub(crate) fn counts(dir: &Path) -> Option<(u64, u64)> {
     let mut text = String::new();
     let file = open_regular(&dir.join(RECORDER), Links::Refuse).ok()?;
@@ -162,6 +164,7 @@ pub fn snapshot(dir: &Path, timeout: Duration) -> Result<(), Error> {
 struct Process(OwnedFd);
 
 impl Process {
+    /// Opens a process; `None` if there is none with this number, or the kernel refuses it.
     fn open(pid: Pid) -> Option<Self> {
         if pid.0 <= 0 {
             return None;
@@ -174,6 +177,7 @@ impl Process {
         }
     }
 
+    /// Sends a signal to the process. Fails with `ESRCH` if it has ended.
     fn signal(&self, signal: i32) -> Result<(), Errno> {
         let none = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: pidfd_send_signal(2) reads no memory if the pointer is null.

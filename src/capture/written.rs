@@ -34,8 +34,7 @@ impl ProgressReports {
     }
 
     /// Calls the callback if there is one and a report is due, with the result of `written`: the
-    /// number of bytes, and true if a recording has reached its size limit. Otherwise does not call
-    /// `written`.
+    /// values of [`Written::bytes`] and [`Written::is_ring`]. Otherwise does not call `written`.
     pub(super) fn report_if_due(&mut self, written: impl FnOnce() -> (u64, bool)) {
         let elapsed = self.start.elapsed();
         if let Some(report) = self.report.filter(|_| elapsed >= self.next) {

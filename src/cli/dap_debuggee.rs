@@ -1,5 +1,6 @@
 //! The debuggee of `contraflow dap`: a recording or a live program, with its server in a thread of
-//! this process, and the commands with which gdb connects to it.
+//! this process, and the commands with which gdb connects to it. Besides gdb, the adapter asks the
+//! session questions, through an [`Inquirer`].
 
 use super::found::NamedRecording;
 use super::gdb_session::{GdbFiles, check_socket};
@@ -25,7 +26,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 
-/// Opens a recording at its end, in a server for the adapter's gdb.
+/// Opens a recording at its end, in a server for the adapter's gdb. An exact one is replayed to its
+/// end first. The debuggee can also open it for questions.
 pub(super) fn open_recording(name: Option<&Path>) -> Result<Debuggee, Failure> {
     let found = NamedRecording::find(name)?;
     let dir = fs::canonicalize(found.dir())?;
@@ -37,15 +39,15 @@ pub(super) fn open_recording(name: Option<&Path>) -> Result<Debuggee, Failure> {
     let connect = commands.pop();
     commands.push(import_scripts(temporary.dir())?);
     commands.extend(connect);
-    let server = Server::start(&gdb_files.socket, move |inquired, options| {
+    let server = Server::start(&gdb_files.socket, move |accept, options| {
         Ok(match open::for_debugger(&dir)? {
             DebuggableRecording::Path(recording) => {
                 let session = Session::new(crate::session::Recorded::at_end(*recording));
-                Box::new(move || serve_one(inquired(), session, options))
+                Box::new(move || serve_one(accept(), session, options))
             }
             DebuggableRecording::Exact(replayed) => {
                 let session = Session::new(*replayed);
-                Box::new(move || serve_one(inquired(), session, options))
+                Box::new(move || serve_one(accept(), session, options))
             }
         })
     })?;
@@ -54,7 +56,7 @@ pub(super) fn open_recording(name: Option<&Path>) -> Result<Debuggee, Failure> {
 }
 
 /// Starts a program under a server for the adapter's gdb, and records it exactly, into a temporary
-/// directory.
+/// directory, which is removed once the debuggee has ended.
 pub(super) fn open_program(program: &Program) -> Result<Debuggee, Failure> {
     let name = program.command.first().ok_or("`program` is empty")?;
     let named = program.directory.as_ref().map(|dir| dir.join(name)).filter(|path| path.is_file());
@@ -79,7 +81,7 @@ pub(super) fn open_program(program: &Program) -> Result<Debuggee, Failure> {
 }
 
 /// Attaches a server for the adapter's gdb to a process, and records it exactly from then on, into
-/// a temporary directory.
+/// a temporary directory, which is removed once the debuggee has ended.
 pub(super) fn open_process(pid: i32) -> Result<Debuggee, Failure> {
     let temporary = Temporary::create()?;
     let request = serve::live_request(None, Vec::new(), temporary.dir().join("program"));
@@ -106,16 +108,17 @@ fn open_live(
     commands.push(command(&["source".as_ref(), script.as_os_str()]));
     commands.push(import_scripts(temporary.dir())?);
     commands.push(command(&["target remote".as_ref(), socket.as_os_str()]));
-    let server = Server::start(&socket, move |inquired, options| {
+    let server = Server::start(&socket, move |accept, options| {
         let mut live = Live::new(Backend::Exact, request);
         live.start(&start)?;
         let session = Session::new(live);
-        Ok(Box::new(move || serve_one(inquired(), session, options)))
+        Ok(Box::new(move || serve_one(accept(), session, options)))
     })?;
     Ok(server.debuggee(commands, temporary))
 }
 
 /// Writes the adapter's Python modules into a directory, and returns gdb's command to load them.
+/// Fails if the directory's path is not UTF-8.
 fn import_scripts(dir: &Path) -> Result<OsString, Failure> {
     for (name, text) in DAP_SCRIPTS {
         fs::write(dir.join(name), text)?;
@@ -131,7 +134,7 @@ fn import_scripts(dir: &Path) -> Result<OsString, Failure> {
 /// ends the session without serving it.
 fn serve_one<R: Run>(inquired: Option<Inquired>, session: Session<R>, options: Options) {
     let Some(inquired) = inquired else {
-        // The server ends before a gdb has connected.
+        // The server is to end, and no gdb has connected.
         let mut session = session;
         session.run_mut().end_session();
         return;
@@ -141,7 +144,8 @@ fn serve_one<R: Run>(inquired: Option<Inquired>, session: Session<R>, options: O
     }
 }
 
-/// A function that waits for gdb to connect; it returns `None` if the server is to end instead.
+/// A function that blocks until gdb connects. It returns `None` if the server is to end instead, or
+/// if the connection fails.
 type Accept = Box<dyn FnOnce() -> Option<Inquired> + Send>;
 /// A function that serves a session that is open, until its end.
 type Serve = Box<dyn FnOnce()>;
@@ -166,14 +170,14 @@ impl Server {
         fs::set_permissions(socket, Permissions::from_mode(0o600))?;
         let is_to_end = Arc::new(AtomicBool::new(false));
         let (end, in_accept) = (Arc::clone(&is_to_end), Arc::clone(&is_to_end));
-        let (inquirer, items) = Inquirer::new();
+        let (inquirer, inquiries) = Inquirer::new();
         let accept: Accept = Box::new(move || {
             let (stream, _) = listener.accept().ok()?;
             if in_accept.load(Ordering::Relaxed) {
                 return None;
             }
             let (input, output) = (file(stream.try_clone().ok()?), file(stream));
-            Some(items.with(input, output))
+            Some(inquiries.with(input, output))
         });
         let (opened, outcome) = sync_channel::<Result<(), String>>(1);
         let body = move || {

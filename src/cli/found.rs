@@ -17,7 +17,8 @@ pub(super) struct NamedRecording {
 
 impl NamedRecording {
     /// Finds the recording `name`, or the latest one of the store for `None`. Unpacks it into a
-    /// temporary directory if it is packed. Fails if there is none.
+    /// temporary directory if it is packed. Fails if there is none, or if it cannot be unpacked.
+    /// Does not open it.
     pub(super) fn find(name: Option<&Path>) -> Result<Self, Failure> {
         let path = Store::of_user().find(name)?;
         if !path.is_file() {

@@ -215,7 +215,9 @@ pub(super) fn start_error(name: &OsStr, error: &io::Error) -> Failure {
     }
 }
 
-/// Fails if gdb cannot connect to a Unix socket at this path: it is too long, or has a colon.
+/// Fails if gdb cannot connect to a Unix socket at this path: it is too long, or has a colon. For
+/// sockets in a temporary directory ([`Temporary`]): the error names the parent of that, which
+/// TMPDIR sets.
 pub(super) fn check_socket(socket: &Path) -> Result<(), Failure> {
     let bytes = socket.as_os_str().as_bytes();
     // gdb would read a path with a colon as HOST:PORT.

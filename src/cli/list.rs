@@ -49,7 +49,8 @@ fn last_name(reader: &Reader) -> Option<&str> {
 }
 
 /// Returns how the run ended, and its length in instructions, or in entries and ticks of the log,
-/// such as `exit 0, 1234 instructions`. Says so if the recording is cut.
+/// such as `exit 0, 1234 instructions`. Says so if the recording is cut, or was imported. An exact
+/// recording without a log has no length.
 pub(super) fn ending_text(reader: &Reader) -> String {
     let Some(end) = &reader.manifest().end else {
         return "cut: the recorder was killed, or is still running".to_owned();

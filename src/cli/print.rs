@@ -85,7 +85,8 @@ impl<'a, W: Write> Printer<'a, W> {
         }
     }
 
-    /// Prints or counts an item. Returns false if it is after the requested range.
+    /// Prints or counts an item. Returns false if it is after the requested range. Gaps are printed
+    /// wherever they are.
     fn print_item(&mut self, visit: &Visit<'_>) -> io::Result<bool> {
         if let Visit::Block { index, span, .. } = visit {
             self.end_index = index + u64::from(span.insns);
@@ -124,7 +125,7 @@ impl<'a, W: Write> Printer<'a, W> {
         Ok(true)
     }
 
-    /// Prints a gap to stderr, and as an object among the others for JSON.
+    /// Prints a gap to stderr, and as an object among the others for JSON, except for counts.
     fn print_gap(&mut self, index: u64, gap: &Gap, image: Option<&Image>) -> io::Result<()> {
         self.out.flush()?;
         let missing_code_text = missing_code_text(gap, image.or(self.image));
@@ -144,6 +145,7 @@ impl<'a, W: Write> Printer<'a, W> {
         writeln!(self.out, "{value}")
     }
 
+    /// Prints an event, with its time if times are shown.
     fn print_event(&mut self, index: u64, event: Event, timing: Timing) -> io::Result<()> {
         if self.json {
             let kind = format!("{:x?}", event.kind);
@@ -163,6 +165,8 @@ impl<'a, W: Write> Printer<'a, W> {
         }
     }
 
+    /// Prints a block, whose last instruction is `last` if that is known, with its time if times
+    /// are shown.
     fn print_block(
         &mut self,
         index: u64,
@@ -185,6 +189,7 @@ impl<'a, W: Write> Printer<'a, W> {
         writeln!(self.out, "{index:>10}  {time}{ip:x}-{end:x}  {insns:>4}  {exit:?}")
     }
 
+    /// Prints an instruction, disassembled, or its address alone if the user wants bare addresses.
     fn print_insn(
         &mut self,
         index: u64,
@@ -237,8 +242,8 @@ impl<'a, W: Write> Printer<'a, W> {
     }
 }
 
-/// Returns a line with an address of 16 digits. Formatting by `std::fmt` took most of the time of a
-/// list of addresses.
+/// Returns an address of 16 digits and a newline. Formatting by `std::fmt` took most of the time of
+/// a list of addresses.
 fn address_line(addr: Addr) -> [u8; 17] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut line = [b'\n'; 17];
@@ -251,7 +256,8 @@ fn address_line(addr: Addr) -> [u8; 17] {
     line
 }
 
-/// Returns a description of the mapping whose code is missing at a gap; empty for other gaps.
+/// Returns the end of a gap's message, which begins with a comma: the mapping whose code is
+/// missing. Empty for other gaps, or without an image.
 fn missing_code_text(gap: &Gap, image: Option<&Image>) -> String {
     let (GapReason::NoCode(addr), Some(image)) = (gap.reason, image) else { return String::new() };
     let Some(section) = image.section_at(addr) else { return ", nothing is mapped there".into() };
@@ -289,7 +295,7 @@ pub(super) fn releasing_memory<'a>(
 }
 
 /// Prints the packets of a trace in the requested range of offsets, each with the time if the
-/// clocks are known.
+/// clocks are known. Reads those before the range for the time, and stops after it.
 pub(super) fn print_packets(
     trace: impl Iterator<Item = PacketAt>,
     arguments: &Dump,

@@ -44,6 +44,7 @@ fn share(count: u64, of: u64) -> String {
     format!("{count:>14} {:>3}.{:02}%", hundredths / 100, hundredths % 100)
 }
 
+/// Prints the instructions of each function, for at most `limit` functions.
 fn functions(
     profile: &Profile,
     arguments: &ask_arguments::Profile,
@@ -62,6 +63,7 @@ fn functions(
     Ok(rows.flush()?)
 }
 
+/// Prints the instructions of each line, for at most `limit` lines.
 fn lines(
     profile: &Profile,
     arguments: &ask_arguments::Profile,

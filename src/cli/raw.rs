@@ -41,9 +41,10 @@ impl Raw {
         Ok(Some((bytes, core.map_err(|error| format!("{}: {error}", path.display()))?)))
     }
 
-    /// Returns the code of files under their full paths: of ELF files, the list, and single parts
-    /// of files. Where addresses overlap, later sections hide earlier ones; a line of the list
-    /// hides those after it.
+    /// Returns the code of ELF files, of the list's files, and of single parts of files, in this
+    /// order, named by full paths. Where addresses overlap, later sections hide earlier ones; the
+    /// lines of the list are reversed, so that a line hides those after it. Fails if a file cannot
+    /// be read, or is too short for its part.
     pub(super) fn file_sections(&self) -> Result<Vec<Section>, Failure> {
         let mut sections = Vec::new();
         for elf in &self.elf {
@@ -58,7 +59,8 @@ impl Raw {
         Ok(sections)
     }
 
-    /// Returns the decoder's settings. Reports on stderr if errata cannot be worked around.
+    /// Returns the decoder's settings. Each call reports on stderr if errata cannot be worked
+    /// around.
     pub(super) fn config(&self) -> Config {
         let errata = self.cpu.map(|cpu| (cpu, Errata::of(cpu)));
         match errata {
@@ -114,7 +116,8 @@ fn code_section(code: &CodeAt, bytes: &Bytes) -> Result<Section, Failure> {
     })
 }
 
-/// Returns the sections of code that a list names, in its order.
+/// Returns the sections of code that a list names, in its order. Skips empty lines. Fails at a
+/// damaged line, or at a file that cannot be read or is too short.
 fn list_sections(list: &Path) -> Result<Vec<Section>, Failure> {
     let bytes = open_bytes(list)?;
     let text = std::str::from_utf8(&bytes);
@@ -134,8 +137,8 @@ fn list_sections(list: &Path) -> Result<Vec<Section>, Failure> {
     Ok(sections)
 }
 
-/// Parses a line of the list; `None` if it is damaged. A path that does not exist is relative to
-/// the list's directory.
+/// Parses a line of the list, ADDR SIZE OFFSET PATH with hexadecimal numbers; `None` if it is
+/// damaged. A path that does not exist is relative to the list's directory.
 fn list_entry(line: &str, dir: &Path) -> Option<CodeAt> {
     let mut rest = line.trim();
     let mut number = || {

@@ -127,7 +127,8 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
 }
 
 /// Records a program again and again with `record`, until a run fails or the recorder detaches from
-/// it, at most `most` times. Keeps only the recordings of the last run, and returns its outcome.
+/// it, at most `most` times. Keeps only the recordings of the last run, and returns its outcome. If
+/// a run cannot be recorded, fails, and those of the run before remain.
 fn until_failure<E>(
     most: NonZero<u32>,
     request: &Request,
@@ -180,7 +181,8 @@ fn choose_backend(chosen: arguments::Backend, request: &Request) -> Backend {
 }
 
 /// Decodes the recordings of a CPU's traces once: adds the instruction counts, which are known only
-/// after decoding, to the manifests, also the one in `outcome`, and saves the indexes.
+/// after decoding, to the manifests, also the one in `outcome` (that of the first recording), and
+/// saves the indexes.
 fn count_instructions(outcome: &mut Outcome, quiet: bool) -> Result<(), Failure> {
     for (number, dir) in outcome.recordings.iter().enumerate() {
         let mut bar = if quiet { Bar::hidden() } else { Bar::new("indexing") };
@@ -311,6 +313,7 @@ fn backtrace_hint(manifest: &Manifest) -> Option<&'static str> {
 }
 
 /// Returns true if a program contains Rust's standard library, as it has the text `RUST_BACKTRACE`.
+/// False if its file cannot be read.
 fn is_rust(program: &str) -> bool {
     const NAME: &[u8] = b"RUST_BACKTRACE";
     let bytes = std::fs::read(program).unwrap_or_default();
@@ -330,7 +333,8 @@ pub(super) fn recording_argument(recording: &Path, store: &Store) -> String {
     format!(" {}", quoted::for_user(&word))
 }
 
-/// Decodes the recording once, and prints messages if it differs from the executed instructions.
+/// Decodes the recording once, and prints messages if it differs from the executed instructions, or
+/// cannot be decoded.
 fn check_decoding(dir: &Path) {
     let opened = Reader::open(dir).map_err(Failure::from);
     match opened.and_then(|reader| Ok(Timeline::open(reader, Options::default())?)) {

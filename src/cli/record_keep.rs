@@ -4,9 +4,11 @@ use super::Failure;
 use crate::capture::Outcome;
 use crate::recording::{Exit, Manifest, Reader, Store};
 
-/// Removes the recordings of processes that did not fail, from the store and from `outcome`; all
-/// recordings if the program itself did not fail. Returns true if the program failed. An end other
-/// than status 0, or an unknown end, is a failure.
+/// Removes the recordings of processes that did not fail, wherever they are (also a directory that
+/// the user named), and takes them out of `outcome`: all recordings if the program itself did not
+/// fail; otherwise those that cannot be opened are kept. Returns true if the program failed. An end
+/// other than status 0, or an unknown end, is a failure. After an error, `outcome` names no
+/// recordings.
 pub(super) fn keep_only_failures(outcome: &mut Outcome, store: &Store) -> Result<bool, Failure> {
     let is_failure = !has_succeeded(&outcome.manifest);
     let mut kept = Vec::new();

@@ -8,13 +8,14 @@ use std::error::Error;
 use std::iter::successors;
 
 /// Returns the sentence of an error, with the remedy for it or for the first of its causes that has
-/// one.
+/// one, or else with that for a note in the sentence. Without a remedy, it is the sentence alone.
 pub(super) fn with_remedy(failure: &(dyn Error + 'static)) -> String {
     let mut causes =
         successors(Some(failure), |error: &&(dyn Error + 'static)| Error::source(*error));
     let said = failure.to_string();
     match causes.find_map(remedy) {
         Some(remedy) => format!("{said}; {remedy}"),
+        // Errors have clauses that notes have, too (`capture::ONLY_IN_PATHS`).
         None => note_with_remedy(&said),
     }
 }

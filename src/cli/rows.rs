@@ -75,8 +75,8 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Prints a row, into a buffer for a short time. `text` returns the lines that it has in the
-    /// text form.
+    /// Prints a row, into a buffer for a short time ([`Self::flush_if_late`]). `text` returns the
+    /// lines that it has in the text form, and is not called for others.
     pub(super) fn print_row(
         &mut self,
         cells: Vec<Cell>,

@@ -49,7 +49,8 @@ impl From<u64> for Addr {
     }
 }
 
-/// The bytes from `start` up to, but not including, `end`. Empty when `end <= start`.
+/// The bytes from `start` up to, but not including, `end`. Empty when `end <= start`. The byte at
+/// the highest address, 2^64 - 1, is in no range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AddrRange {
     /// First address inside the range.
@@ -59,7 +60,7 @@ pub struct AddrRange {
 }
 
 impl AddrRange {
-    /// Creates the range `start..end`.
+    /// Creates the range `start..end`, which is empty if `end <= start`.
     pub const fn new(start: Addr, end: Addr) -> Self {
         Self { start, end }
     }

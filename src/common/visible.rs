@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-/// Text whose control and bidirectional formatting characters print as escapes: `\n`, `\x1b`.
+/// Text whose control and bidirectional formatting characters print as escapes: `\n`, `\x1b`. The
+/// width and precision of a format are ignored.
 #[derive(Clone, Copy, Debug)]
 pub struct Visible<T>(pub T);
 

@@ -1,5 +1,6 @@
 //! Breakpoints of all kinds, values that the client sets, expressions and console commands, and the
-//! list of sources.
+//! list of sources. The breakpoints are kept by our Python module in gdb
+//! (`gdb-scripts/contraflow_breakpoints.py`).
 
 use super::adapter::Adapter;
 use super::inbox::Input;

@@ -129,9 +129,11 @@ impl Adapter<'_> {
         Ok(Value::Null)
     }
 
-    /// Returns the thing to debug; the latest recording if the arguments name nothing. Records the
-    /// program or imports the trace first, if asked to, and waits for the end of that. Fails if the
-    /// arguments contradict each other.
+    /// Returns the thing to debug. For `attach` (`attaches`), the process `pid`: fails without one,
+    /// and looks at no other argument. For `launch`, what the arguments name; the latest recording
+    /// if they name nothing. Records the program or imports the trace first, if asked to, and waits
+    /// for the end of that. Fails if the arguments contradict each other, or if no recording comes
+    /// of it.
     fn obtain_target(&mut self, arguments: &Arguments, attaches: bool) -> Result<Target, Fault> {
         if attaches {
             return match arguments.pid {

@@ -76,6 +76,7 @@ impl Parser<'_> {
         rest.is_some()
     }
 
+    /// Takes the text up to the next delimiter, or all of it; perhaps nothing.
     fn name(&mut self) -> String {
         let end = self.text.find(['=', ',', '{', '}', '[', ']', '"']);
         let (name, rest) = self.text.split_at(end.unwrap_or(self.text.len()));

@@ -1,5 +1,6 @@
 //! Requests that the protocol does not have, under `contraflow/`: the current place in the history,
-//! marks, writers of memory.
+//! marks, writers of memory. Also those of the protocol that go to another place: `gotoTargets` and
+//! `goto`.
 
 use super::adapter::Adapter;
 use super::here::{CurrentPlace, share};

@@ -231,8 +231,10 @@ impl Adapter<'_> {
         }
     }
 
-    /// Reports the progress of opening the recording for questions to the client, if the client
-    /// shows progress: its beginning, a new percentage, or its end.
+    /// Reports the progress of opening the recording for questions, if the client shows progress:
+    /// the first call its beginning, at 0%; each later one the percentage, also an unchanged one;
+    /// and one with `done >= total` its end, if its beginning was reported. The sender limits how
+    /// often.
     pub(super) fn show_preparation(&mut self, done: u64, total: u64) {
         let Some(debugged) = self.debugged.as_mut() else { return };
         if !self.features.supports_progress_reporting {

@@ -21,7 +21,8 @@ pub struct NewEdges {
     pub paths: Vec<Paths>,
 }
 
-/// The whole path of one superblock, of which the paths of its edges are prefixes.
+/// The whole path of one superblock, of which the paths of its edges are prefixes: one path, not
+/// several.
 #[derive(Debug)]
 pub struct Paths {
     /// The instructions.
@@ -33,7 +34,8 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Creates the path with these instructions.
+    /// Creates the path with these instructions. Without any, its lowest and highest addresses are
+    /// 0.
     pub fn new(steps: &[Step]) -> Self {
         let addresses = || steps.iter().map(|step| step.ip);
         let (low, high) = (addresses().min().unwrap_or(0), addresses().max().unwrap_or(0));
@@ -74,7 +76,8 @@ pub(super) enum Treatment {
 }
 
 impl Treatment {
-    /// Returns true if the record is not plain: `encoder::hot` does not encode it itself.
+    /// Returns true if the record is not plain: `encoder::hot` does not encode it singly itself. A
+    /// quiet record counts as not plain; only a chain may contain it.
     #[inline]
     pub(super) fn is_slow(self) -> bool {
         matches!(self, Self::Quiet | Self::Slow | Self::SlowIndirect | Self::Timed)

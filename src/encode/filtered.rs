@@ -150,7 +150,8 @@ impl Filtered {
         Ok(bytes.len())
     }
 
-    /// Encodes the owed record, if there is one: its branch led to `ip`.
+    /// Encodes the owed record, if there is one: its branch led to `ip`. Fails if that record
+    /// cannot follow the last one; it is then dropped.
     pub(super) fn finish_owed_record(
         &mut self,
         dictionary: &Dictionary,

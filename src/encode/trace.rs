@@ -85,7 +85,8 @@ impl Trace {
     }
 
     /// Encodes the owed record, if there is one: a return or indirect branch, which led to `ip`.
-    /// Call this before an event at `ip` that is not in a record.
+    /// Call this before an event at `ip` that is not in a record. Fails if that record cannot
+    /// follow the last one; it is then dropped.
     pub fn finish_owed_record(
         &mut self,
         dictionary: &Dictionary,

@@ -1,7 +1,8 @@
 //! Sends the encoder items about each thread, in each thread's order: its records as its buffers
 //! fill up, and before them the edges that they name. If the tracer is a *ring*, which records only
-//! the end of each thread's history, it keeps the items until the thread's end instead. A *trace
-//! pointer* is the address in its buffer at which a thread writes its next record.
+//! the end of each thread's history, it keeps the items until the thread's end, or until a
+//! snapshot, instead. A *trace pointer* is the address in its buffer at which a thread writes its
+//! next record.
 
 use super::dictionary::{NewEdges, Paths};
 use super::feed::{Feed, Packets, TraceItem, TraceResult};
@@ -115,8 +116,9 @@ impl Tracer {
         (packets, results, self.ring.is_some_and(|ring| ring.overwritten))
     }
 
-    /// Sends the encoder an item about a thread: at once, or if this is a ring, when the thread
-    /// ends.
+    /// Sends the encoder an item about a thread at once. A ring keeps it instead, until the thread
+    /// ends or [`Self::send_kept_so_far`]. It drops the item together with later records that are
+    /// overwritten, and at once if the thread's trace has ended.
     pub fn send(&mut self, code: &Code, tid: Tid, item: TraceItem) {
         match &mut self.ring {
             Some(ring) => ring.keep(tid, item),
@@ -125,8 +127,8 @@ impl Tracer {
     }
 
     /// Sends a thread's records that were not sent yet, up to its trace pointer `pointer`, which
-    /// the program can damage. If it is invalid, sends none and fails, and nothing more of the
-    /// thread is encoded.
+    /// the program can damage. If it is outside the buffer in use, sends none and fails, and
+    /// nothing more of the thread is encoded. If it is before the unsent records, sends none.
     pub fn send_records(
         &mut self,
         code: &Code,
@@ -213,8 +215,10 @@ impl Tracer {
 
     /// Sends a running thread's records up to `pointer`, except for the last one, which the thread
     /// may yet remove. `pointer` is the one that the thread last stored, at its last system call or
-    /// later. Returns false, and sends nothing, if it shows no unsent record, or is beyond the
-    /// buffer. Returns true, but sends nothing, if no record ends there.
+    /// later. It is not trusted, but a bad one is no error: it may be out of date, and a later send
+    /// checks it. Returns false, and sends nothing, if it shows no unsent record, or is beyond the
+    /// buffer. Returns true, but sends nothing, if no record ends there, or only one record is
+    /// unsent.
     pub fn send_records_so_far(
         &mut self,
         code: &Code,
@@ -231,7 +235,7 @@ impl Tracer {
     }
 
     /// Returns the address of the last unsent record before `pointer`; `None` if no record ends
-    /// there.
+    /// there, or one before it names an unknown edge.
     fn last_record(&self, code: &Code, buffers: &ThreadBuffers, pointer: u64) -> Option<u64> {
         let (mut at, mut last) = (buffers.unsent, None);
         while at < pointer {
@@ -245,7 +249,8 @@ impl Tracer {
     }
 
     /// Sends the items that a ring kept of a thread that ended, requests its packets, and lets the
-    /// encoder free the thread's buffers once it has read them. Does not wait.
+    /// encoder free the thread's buffers once it has read them. Does not wait. The thread's last
+    /// records must have been sent before.
     pub fn close_thread(&mut self, code: &Code, buffers: &ThreadBuffers) {
         self.send_kept(code, buffers.tid);
         for (index, taken) in buffers.busy.in_use().into_iter().enumerate() {
@@ -267,7 +272,7 @@ impl Tracer {
     }
 
     /// Sends the items that a ring kept so far of a thread that goes on, if this is a ring, and
-    /// requests the thread's packets.
+    /// requests the thread's packets. The ring no longer has the items.
     pub fn send_kept_so_far(&mut self, code: &Code, tid: Tid) {
         let kept = self.ring.as_mut().map(|ring| ring.take_so_far(tid)).unwrap_or_default();
         self.send_all(code, tid, kept);

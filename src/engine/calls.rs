@@ -1,4 +1,4 @@
-//! System calls that a thread does not make itself: those that its tracer makes or answers.
+//! System calls of a thread that its tracer answers in place of the kernel, or makes it execute.
 
 use super::error::Error;
 use super::exact::PROGRAM_END;
@@ -22,7 +22,9 @@ const SYSCALL_BYTES: u64 = 2;
 impl TranslatedProcess {
     /// Does the work of an `arch_prctl(2)` by which a thread sets or reads its GS base, in place of
     /// the kernel: in the cache, GS is the tracer's. Returns the call's result: 0, or a negative
-    /// error number. Returns `None`, and does nothing, for other calls.
+    /// error number, `EPERM` for a base outside the program's addresses and `EFAULT` if the base
+    /// cannot be written. Leaves the thread's registers to the caller. Returns `None`, and does
+    /// nothing, for other calls.
     pub fn emulate_gs_call(
         &self,
         thread: &mut TranslatedThread,

@@ -16,8 +16,9 @@ pub(super) struct CodePages {
     /// The pages that cannot change ([`AddressSpace::is_stable`]); `None` is one that cannot be
     /// read.
     stable: AddressMap<u64, Option<Page>>,
-    /// The pages that can change, with their bytes at the last translation.
-    translated: AddressMap<u64, Page>,
+    /// The pages that can change and were translated from, with their bytes at the last
+    /// translation.
+    changing: AddressMap<u64, Page>,
 }
 
 /// New bytes of code, at their address: they changed, or were read for the first time.
@@ -39,38 +40,38 @@ impl CodePages {
     /// with its bytes at the last translation.
     pub(super) fn changing_pages_in(&self, ranges: &[AddrRange]) -> Vec<CodeChange> {
         let inside = |page: u64| ranges.iter().any(|range| range.contains(Addr(page)));
-        let pages = self.translated.iter().filter(|(page, _)| inside(**page));
+        let pages = self.changing.iter().filter(|(page, _)| inside(**page));
         pages.map(|(&page, bytes)| CodeChange { addr: Addr(page), bytes: bytes.to_vec() }).collect()
     }
 
     /// Returns the addresses of the pages that can change and were translated from.
     pub(super) fn changing_addresses(&self) -> Vec<u64> {
-        self.translated.keys().copied().collect()
+        self.changing.keys().copied().collect()
     }
 
     /// Returns true if code was translated from a page that can change.
     pub(super) fn has_changing(&self) -> bool {
-        !self.translated.is_empty()
+        !self.changing.is_empty()
     }
 
     /// Returns the addresses of the pages that can change, were translated from, and begin in one
     /// of the ranges.
     pub(super) fn changing_addresses_in(&self, ranges: &[AddrRange]) -> Vec<u64> {
         let is_in = |page: &u64| ranges.iter().any(|range| range.contains(Addr(*page)));
-        self.translated.keys().copied().filter(is_in).collect()
+        self.changing.keys().copied().filter(is_in).collect()
     }
 
     /// Forgets the bytes of a page that can change. The next translation from it reports the whole
     /// page as new.
     pub(super) fn forget_changing(&mut self, page: u64) {
-        self.translated.remove(&page);
+        self.changing.remove(&page);
     }
 
     /// Returns true if the bytes of a page that can change are not those at its last translation.
     /// Returns false if no code was translated from the page, or it cannot be read.
     pub(super) fn is_overwritten(&self, page: u64, memory: &Memory) -> bool {
         let mut now = [0; PAGE_BYTES];
-        let translated = self.translated.get(&page);
+        let translated = self.changing.get(&page);
         translated.is_some_and(|translated| {
             memory.read(Addr(page), &mut now) == PAGE_BYTES && **translated != now
         })
@@ -82,7 +83,7 @@ impl CodePages {
         memory: &'a Memory,
         space: &'a AddressSpace,
     ) -> CodeView<'a> {
-        CodeView { pages: self, memory, space, changing: AddressMap::default() }
+        CodeView { pages: self, memory, space, read: AddressMap::default() }
     }
 }
 
@@ -94,7 +95,7 @@ pub(super) struct CodeView<'a> {
     space: &'a AddressSpace,
     /// The pages that can change and were read in this translation; `None` for one that cannot be
     /// read.
-    changing: AddressMap<u64, Option<Page>>,
+    read: AddressMap<u64, Option<Page>>,
 }
 
 impl CodeView<'_> {
@@ -108,7 +109,7 @@ impl CodeView<'_> {
         let known = if self.space.is_stable(Addr(page)) {
             self.pages.stable.entry(page).or_insert_with(read)
         } else if self.space.is_executable(Addr(page)) {
-            self.changing.entry(page).or_insert_with(read)
+            self.read.entry(page).or_insert_with(read)
         } else {
             return None;
         };
@@ -122,10 +123,10 @@ impl CodeView<'_> {
     pub(super) fn finish(self) -> (Vec<u64>, Vec<CodeChange>) {
         let mut changes = Vec::new();
         let mut pages = Vec::new();
-        for (page, bytes) in self.changing {
+        for (page, bytes) in self.read {
             pages.push(page);
             let Some(bytes) = bytes else { continue };
-            let translated = self.pages.translated.get(&page);
+            let translated = self.pages.changing.get(&page);
             if translated.is_some_and(|translated| *translated == bytes) {
                 continue;
             }
@@ -134,7 +135,7 @@ impl CodeView<'_> {
                 translated.map(|translated| &translated[..]),
                 &bytes[..],
             ));
-            self.pages.translated.insert(page, bytes);
+            self.pages.changing.insert(page, bytes);
         }
         (pages, changes)
     }

@@ -38,10 +38,11 @@ impl TranslatedProcess {
         self.memory = Memory::open(pid)?;
         let gadget = self.gadget();
         self.window.switch_to_copy(tracee, pid, gadget, copied.zones)?;
-        let before = std::mem::replace(&mut self.space, copied.space.clone());
-        let hidden = before.hidden().iter().skip(self.space.hidden().len());
+        let former = std::mem::replace(&mut self.space, copied.space.clone());
+        // Ranges are only added, so the copy's are the first of these.
+        let hidden = former.hidden().iter().skip(self.space.hidden().len());
         hidden.for_each(|range| self.space.hide(*range));
-        for range in differing_code(&before, &self.space) {
+        for range in differing_code(&former, &self.space) {
             self.forget_code(range);
         }
         for page in self.pages.changing_addresses() {

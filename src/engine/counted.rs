@@ -307,8 +307,9 @@ impl TranslatedProcess {
 
     /// Steps a thread, which is in the cache, to the next place where the program's state is exact.
     /// It does not move if its state is exact already. Until then, all signals but SIGTRAP and
-    /// SIGSEGV are blocked, and group stops are put off. Fails if no such place comes within
-    /// [`STEPS_LIMIT`] steps.
+    /// SIGSEGV are blocked, and group stops are put off. If the thread ends before, returns the
+    /// stop that reported that. Fails if no such place comes within [`STEPS_LIMIT`] steps, or a
+    /// step faults; its signals stay blocked then, and the group stops are lost.
     pub(super) fn step_to_exact(&self, thread: &TranslatedThread) -> Result<SteppedOut, Error> {
         let tracee = thread.tracee;
         let (mut mask, mut stopped) = (None, DeferredStops::default());

@@ -131,8 +131,8 @@ impl RecordResolver for TranslatedProcess {
 
 impl TranslatedProcess {
     /// Writes the table of the system calls that threads make and log in the cache, after something
-    /// changed on which that depends: none while all calls have to stop. Only where the code is
-    /// [`super::CodeKind::Logging`]; does nothing where it answers calls.
+    /// changed on which that depends: none while all calls have to stop. Call it only where the
+    /// code is [`super::CodeKind::Logging`]; does nothing where it answers calls.
     pub fn update_logged_calls(&self) {
         if self.answers_calls() {
             return;
@@ -147,15 +147,15 @@ impl TranslatedProcess {
 
     /// Makes threads stop before each system call while `watches` is true, as a debugger watches
     /// the calls, also in code that is translated already. If it is false, they stop as before.
-    /// Only where the code is [`super::CodeKind::Logging`].
+    /// Call it only where the code is [`super::CodeKind::Logging`].
     pub fn watch_calls(&mut self, watches: bool) {
         if std::mem::replace(&mut self.watches_calls, watches) != watches {
             self.update_logged_calls();
         }
     }
 
-    /// Makes threads stop before each system call from now on, for good. Only where the code is
-    /// [`super::CodeKind::Logging`].
+    /// Makes threads stop before each system call from now on, for good. Call it only where the
+    /// code is [`super::CodeKind::Logging`].
     pub fn stop_at_calls(&mut self) {
         self.stops_at_calls = true;
         self.update_logged_calls();

@@ -146,8 +146,9 @@ impl TranslatedProcess {
     }
 
     /// Returns the reason for an INT3 of a thread in the cache; `None` if the signal counts as the
-    /// program's. That is so for the INT3 of a request that was answered before: a SIGTRAP of the
-    /// program came in the midst of the request and was taken for its INT3. It is delivered now.
+    /// program's. So does the INT3 of a request that is answered already: a SIGTRAP of the program
+    /// came in the midst of the request, and was taken for its INT3 ([`Self::classify_stop`]). The
+    /// program gets its SIGTRAP now.
     fn classify_trap(&self, thread: &TranslatedThread) -> Result<Option<SignalStop>, Error> {
         let rip = thread.tracee.instruction_pointer()?.0;
         if let Some(at) = self.locate(rip).filter(|at| at.exact && at.point.state.has_early_record)

@@ -17,9 +17,10 @@ const _: () = assert!(MAX_BLOCKS * BlockCache::BLOCK_INSNS as usize <= u16::MAX 
 /// The state of a walk along a chain. Nothing is executed yet: the walk follows the code with the
 /// TNT bits that the decoder has, and does not take them.
 struct ChainWalk {
-    /// True if a TIP follows right after `all_bits`.
+    /// True if a TIP follows right after the TNT bits at hand, of which `first_bits` are the first.
     has_tip: bool,
-    all_bits: TntBits,
+    /// The bits that the chain may use: at most [`CHAIN_BITS`].
+    first_bits: TntBits,
     /// The bits that are not used yet.
     unused_bits: TntBits,
     /// The number of instructions in `blocks`.
@@ -78,7 +79,7 @@ impl Code<'_> {
     ) -> Option<ChainDraft> {
         let mut walk = ChainWalk {
             has_tip,
-            all_bits: bits,
+            first_bits: bits,
             unused_bits: bits,
             insns: 0,
             depth: 0,
@@ -187,7 +188,7 @@ impl ChainWalk {
                 }
                 // A chain with all the bits it can have may be followed by more bits before the
                 // TIP.
-                None if self.has_tip && self.all_bits.len() < CHAIN_BITS => {
+                None if self.has_tip && self.first_bits.len() < CHAIN_BITS => {
                     ChainStep::EndAfter(Tail::TipReturn)
                 }
                 _ => ChainStep::EndBefore,
@@ -223,7 +224,7 @@ impl ChainWalk {
         kept.calls.clear();
         kept.calls.extend(self.calls.iter().flatten());
         (kept.insns, kept.depth, kept.open) = (self.insns, self.depth, self.open);
-        kept.bits = self.all_bits.len() - self.unused_bits.len();
+        kept.bits = self.first_bits.len() - self.unused_bits.len();
         (kept.next, kept.tail) = (next, Some(tail));
     }
 }

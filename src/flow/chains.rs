@@ -1,4 +1,8 @@
 //! The hash table of chains. Contains nothing that cannot be rebuilt from the code.
+//!
+//! A chain keeps what one [`ExecutedCode`](super::ExecutedCode) knows of it: the round in which it
+//! was last added, and the set of its blocks. The set consists of *set words*: bits of the numbers
+//! that this `ExecutedCode` gave the blocks.
 
 use super::block::BlockId;
 use super::chain::{BlockSetWord, Call, Chain, ChainDraft, ChainKey};
@@ -201,11 +205,11 @@ impl Chains {
         self.calls.get(detail.calls as usize..)?.get(..usize::from(count))
     }
 
-    /// Stores in the chain that it was added in `round`. Returns the set of its blocks, as numbers
-    /// of the [`ExecutedCode`](super::ExecutedCode) `numbered_by`; `None` if the chain has no
-    /// numbers yet, or those of another one.
+    /// Notes that the chain was last added in `round`, and returns its set words, in numbers of the
+    /// [`ExecutedCode`](super::ExecutedCode) `numbered_by`; `None` if it has none yet, or those of
+    /// another one. The round is noted in any case.
     #[inline]
-    pub(super) fn stamp_round(
+    pub(super) fn set_words_for_round(
         &mut self,
         at: ChainId,
         round: u32,

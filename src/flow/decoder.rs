@@ -198,8 +198,9 @@ impl<'t> Decoder<'t> {
         self.next_uncached(code)
     }
 
-    /// Takes the bits of the next TNT packets, as many as fit, up to the first packet that is
-    /// neither TNT nor PAD, MTC or CYC. With a clock, stops at MTC and CYC, too.
+    /// Takes the bits of the next TNT packets, as many as fit, and skips PAD, MTC and short CYC
+    /// packets among them; stops at any other packet. With a clock, skips nothing: stops at the
+    /// first packet that is not TNT. Takes nothing in a BBP block.
     #[inline]
     pub(super) fn read_ahead(&mut self) {
         if self.cursor.is_at_tip() {
@@ -212,8 +213,8 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Takes TNT bits as [`Self::read_ahead`] does, but only up to the next packet that is not TNT,
-    /// and passes the TNT packets to the clock.
+    /// Takes the bits of the next TNT packets, as many as fit, up to the next packet that is not
+    /// TNT, and passes the TNT packets to the clock.
     #[cold]
     fn read_ahead_timed(&mut self) {
         let packets = self.cursor.take_tnts::<true>(&mut self.tnt);

@@ -91,7 +91,7 @@ impl ExecutedCode {
     /// ([`Self::has_added`]). Does not count its instructions.
     #[inline]
     pub(super) fn add_chain(&mut self, cache: &mut BlockCache, at: ChainId) {
-        match cache.chains.stamp_round(at, self.round, self.id) {
+        match cache.chains.set_words_for_round(at, self.round, self.id) {
             Some(set_words) => set_words.iter().for_each(|word| self.executed.add(*word)),
             None => self.add_new_chain(cache, at),
         }

@@ -1,5 +1,7 @@
 //! Handles packets at which no instruction can be executed: with tracing off, between a FUP and its
-//! TIP, and after an overflow. ([`super::bind`] explains waiting and held packets.)
+//! TIP, and after an overflow. *Waiting* packets have no address until a FUP or TIP gives one;
+//! *held* events are yielded after a later event or instruction ([`super::bind`]). A *side packet*
+//! says nothing about the path but about time, paging or the machine.
 
 use super::decoder::{Decoder, State};
 use super::item::{EventKind, FlowItem, GapReason};

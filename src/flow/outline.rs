@@ -32,7 +32,7 @@ pub enum OutlineKind {
 /// the next one at `end_offset` (`None`: to the trace's end), in the order in which the packets
 /// show them: an [`OutlineKind::On`] after an overflow has the offset of the OVF, which can be
 /// lower than that of the point before it. After a fault, tracing is off for the rest of the
-/// segment.
+/// segment. There are no points if the trace ends in the PSB+.
 pub fn outline(
     trace: &[u8],
     psb_offset: usize,
@@ -70,7 +70,8 @@ impl Outline<'_> {
         self.points.push(OutlinePoint { offset, kind });
     }
 
-    /// Takes the PSB+ at the segment's start, and adds the state and time in it.
+    /// Takes the PSB+ at the segment's start, and adds the state and time in it. Ends the scan at a
+    /// fault in it, with tracing off, and without a point if the trace ends in it.
     fn take_psb_plus(&mut self, psb: usize, config: &Config) {
         match PsbPlus::read(self.cursor, config.errata) {
             Ok(Some(plus)) => {

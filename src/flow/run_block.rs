@@ -124,7 +124,8 @@ impl Decoder<'_> {
     }
 
     /// Executes a branch whose target is in a TIP. Applies a mode that waits for this TIP, and
-    /// queues the waiting packets with the branch as their address.
+    /// queues the waiting packets with the branch as their address. Fails if no TIP comes, or one
+    /// without an address; only packets that [`Self::take_tip`] takes may precede it.
     fn execute_tip_branch(
         &mut self,
         current: CurrentBlock,

@@ -1,10 +1,12 @@
-//! The threads that a client has chosen, as far as its packets show.
+//! The threads that a client has chosen, as far as its packets show: the *general* one, whose
+//! registers it reads (`Hg`), the one to *resume* (`Hc`), and the one that its user has *selected*.
 //!
-//! gdb names the thread to resume (`Hc`) only under scheduler locking. Otherwise `bs` is meant for
-//! the thread that its user has selected, which no packet names. It is the thread of the last stop,
-//! until `thread N` checks another one (`T`). `info threads` reads the registers of all threads
-//! (`Hg`) without a selection, but lists the threads first. So an `Hg` before any listing, by
-//! simpler clients, can count as a selection.
+//! gdb names the thread to resume only under scheduler locking. Otherwise `bs` is meant for the
+//! selected thread, which no packet names. At a stop, that is the stopped thread. Later, the
+//! packets let it be guessed: before `thread N` selects a thread, gdb asks whether it is alive
+//! (`T`). A simpler client only sends `Hg`. But gdb sends `Hg` without a selection, too: to read
+//! the registers of all threads for `info threads`, after it has listed them. So only an `Hg`
+//! before any listing counts as a selection.
 //!
 //! gdb ignores the reply to `H`: it assumes that each of its choices succeeded and does not repeat
 //! it. So the choice of a thread that does not exist now is kept here, too. Until that thread

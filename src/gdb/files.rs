@@ -26,6 +26,7 @@ pub(super) struct OpenFiles {
     next: u32,
 }
 
+/// Returns the failure of a request with this error number.
 fn errno<T>(errno: HostIoErrno) -> Result<T, HostIoError<Infallible>> {
     Err(HostIoError::Errno(errno))
 }

@@ -89,7 +89,8 @@ pub(super) fn is_resume(body: &[u8]) -> bool {
     }
 }
 
-/// Parses a run control packet; `None` if it is malformed or has an unsupported action.
+/// Parses a run control packet; `None` if it is malformed or has an unsupported action. A malformed
+/// or unknown signal counts as none. `chosen` has the thread to step for a packet that names none.
 pub(super) fn parse(body: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Resume> {
     let simple = |action, direction| {
         let (thread, locked) = (chosen.thread_to_step(), chosen.only_resumed().is_some());
@@ -129,8 +130,9 @@ struct VContAction {
 }
 
 /// Parses the actions of `vCont` into one resume: by the action of the first thread that they name,
-/// or for the thread to step if they name none. Of the actions for other threads only the signals
-/// count. `None` if an action is malformed or unsupported.
+/// or for the thread to step if they name none. The other threads stay stopped if exactly one
+/// action names a thread and none is for all; else they run, and of their actions only the signals
+/// for named threads count. `None` if an action is malformed or unsupported.
 fn parse_actions(list: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Resume> {
     let parts: Vec<VContAction> = list
         .split(|byte| *byte == b';')
@@ -161,7 +163,7 @@ fn parse_actions(list: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Res
 }
 
 /// Parses one action, which is for all threads if it names none; `None` if it is malformed or
-/// unsupported.
+/// unsupported. A malformed or unknown signal counts as none.
 fn parse_action(part: &[u8], signals: Numbering) -> Option<VContAction> {
     let (what, thread, process) = match hex::split(part, b':') {
         Some((what, id)) => (what, thread_id::parse(id)?, thread_id::whole_process(id)),

@@ -4,7 +4,7 @@ use super::client::{Client, ConnectionEnd};
 use super::door::Door;
 use super::listener::Listener;
 use super::target::Served;
-use super::transport::{StandardStreams, Stream, Transport};
+use super::transport::{Stream, ThreadedStreams, Transport};
 use crate::session::{Run, Session};
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -93,17 +93,17 @@ pub fn serve<R: Run>(
     let mut served = Served::new(session);
     let bound = match listener {
         Listener::Stdio => {
-            serve_client(&mut served, &mut StandardStreams::open(), &options);
+            serve_client(&mut served, &mut ThreadedStreams::standard(), &options);
             end_program(&mut served, &options);
             return Ok(());
         }
         Listener::Streams(input, output) => {
-            serve_client(&mut served, &mut StandardStreams::of(input, output), &options);
+            serve_client(&mut served, &mut ThreadedStreams::of(input, output), &options);
             end_program(&mut served, &options);
             return Ok(());
         }
         Listener::Inquired(inquired) => {
-            serve_client(&mut served, &mut StandardStreams::inquired(inquired), &options);
+            serve_client(&mut served, &mut ThreadedStreams::inquired(inquired), &options);
             end_program(&mut served, &options);
             return Ok(());
         }

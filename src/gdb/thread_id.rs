@@ -15,8 +15,8 @@ pub(super) enum ThreadChoice {
     One(Tid),
 }
 
-/// Parses a thread ID; `None` if it is malformed. `pPID` alone means all threads; otherwise the
-/// process is ignored, malformed or not.
+/// Parses a thread ID; `None` if its thread is malformed. The process is ignored, malformed or not;
+/// without a thread (`pPID`), it means all threads.
 pub(super) fn parse(text: &[u8]) -> Option<ThreadChoice> {
     let tid = match text.strip_prefix(b"p") {
         // A process without a thread means all of its threads.

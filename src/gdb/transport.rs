@@ -135,6 +135,7 @@ impl<S: Read + Write> Transport for Stream<S> {
     }
 }
 
+/// Makes one read of at most [`READ_BYTES`], and returns the bytes; none at the stream's end.
 fn read_some(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; READ_BYTES];
     let count = stream.read(&mut bytes)?;
@@ -149,7 +150,7 @@ fn means_nothing_now(error: &io::Error) -> bool {
 
 /// The standard streams, or two files instead. The standard library has no non-blocking reads of
 /// them, so a thread reads the input. The thread ends with the stream.
-pub(super) struct StandardStreams {
+pub(super) struct ThreadedStreams {
     /// The items that have arrived and were not received yet: bytes of the reading thread, and
     /// questions.
     input: Receiver<Item>,
@@ -173,18 +174,22 @@ impl Output {
     }
 }
 
-impl StandardStreams {
-    pub(super) fn open() -> Self {
+impl ThreadedStreams {
+    /// Starts to read standard input; replies go to standard output.
+    pub(super) fn standard() -> Self {
         let (sender, items) = sync_channel(WAITING_ITEMS);
         let read = || read_some(&mut io::stdin().lock());
         Self::start_reading(read, sender, items, Output::Standard(io::stdout()))
     }
 
+    /// Starts to read `input`; replies go to `output`.
     pub(super) fn of(mut input: File, output: File) -> Self {
         let (sender, items) = sync_channel(WAITING_ITEMS);
         Self::start_reading(move || read_some(&mut input), sender, items, Output::File(output))
     }
 
+    /// Starts to read the input of `inquired`; replies go to its output. The questions of other
+    /// threads arrive between the reads.
     pub(super) fn inquired(inquired: Inquired) -> Self {
         let Inquired { mut input, output, sender, items } = inquired;
         Self::start_reading(move || read_some(&mut input), sender, items, Output::File(output))
@@ -225,7 +230,7 @@ impl StandardStreams {
     }
 }
 
-impl Transport for StandardStreams {
+impl Transport for ThreadedStreams {
     fn wait_for_bytes(&mut self) -> io::Result<Vec<u8>> {
         match self.input.recv_timeout(WAIT_PERIOD) {
             Ok(item) => self.bytes_of(item),

@@ -22,9 +22,10 @@ pub(super) struct Document {
 }
 
 /// Returns the reply to `qXfer:OBJECT:read:ANNEX:OFFSET,LENGTH`, or writes the siginfo of thread
-/// `tid` for `qXfer:siginfo:write`. The reply is empty for an unknown object, and an error if the
-/// document does not exist or the packet is malformed. Returns `None` for other packets. A read at
-/// offset 0, or of another document than the last, makes the document anew.
+/// `tid` for `qXfer:siginfo:write`, and drops the document that was read last. The reply is empty
+/// for an unknown object, `E00` if the document does not exist or the packet is malformed, and
+/// `E01` for a malformed write. Returns `None` for other packets. A read at offset 0, or of another
+/// document than the last, makes the document anew.
 pub(super) fn answer<R: Run>(
     served: &mut Served<R>,
     client: ClientFeatures,

@@ -7,8 +7,9 @@ use super::RangeSet;
 use crate::common::{AddrRange, Tsc};
 
 /// The mappings of a program so far. They determine the floor of the next mapping: the time from
-/// which it counts. Where nothing was mapped before, that is the start of the program; over another
-/// mapping, it is the mapping's own time.
+/// which it counts. Where nothing was mapped before, that is the start of the program; elsewhere,
+/// it is the mapping's own time. Unmapped addresses count as mapped before: nothing is removed
+/// until the next program.
 #[derive(Debug, Default)]
 pub struct Floors {
     /// The time at which the program started; 0 if nothing was mapped before.
@@ -19,7 +20,8 @@ pub struct Floors {
 
 impl Floors {
     /// Starts another program at `tsc`, without mappings. Returns the floor of its first mappings:
-    /// `tsc`, or the start of the previous program if that had no mappings.
+    /// `tsc`, or the start of the previous program if that had no mappings. Before the first call,
+    /// the program counts as started at 0.
     pub fn exec(&mut self, tsc: Tsc) -> Tsc {
         if !self.mapped.is_empty() {
             self.since = tsc;
@@ -28,8 +30,9 @@ impl Floors {
         self.since
     }
 
-    /// Adds a mapping that was made at `tsc`. Returns the time from which it counts: `tsc` if it lies
-    /// over another mapping, or else the earliest time of the program.
+    /// Adds a mapping that was made at `tsc`. Returns the time from which it counts: `tsc` if
+    /// something was mapped at one of its addresses before, even if it was unmapped since; else the
+    /// start of the program, but not later than `tsc`.
     pub fn map(&mut self, tsc: Tsc, range: AddrRange) -> Tsc {
         let is_over = self.mapped.overlaps(range);
         self.mapped.insert(range);

@@ -31,10 +31,10 @@ pub(super) fn decode(bytes: &[u8], ip: Addr) -> Option<Insn> {
     }
     let insn =
         decode_supported(&without_rex2(legacy, *payload, *opcode, operands), ip, ExecMode::Bits64)?;
-    // REX2 has two bytes. REX has one, and 0F selects map 1.
-    let saved = u8::from(payload & M0 == 0);
-    // Direct branches cannot have REX2.
-    insn.class.target().is_none().then(|| Insn { len: insn.len + saved, ..insn })
+    // REX2 has two bytes. In map 0, REX alone has one; in map 1, REX and 0F have two.
+    let longer_by = u8::from(payload & M0 == 0);
+    // No direct branch gets here, since their opcodes are reserved.
+    insn.class.target().is_none().then(|| Insn { len: insn.len + longer_by, ..insn })
 }
 
 /// Returns true for prefixes that can precede REX2: segment, operand and address size, LOCK, REP.
@@ -42,8 +42,8 @@ const fn is_legacy_prefix(byte: u8) -> bool {
     matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3)
 }
 
-/// Returns true for opcodes in rows of the opcode maps that REX2 must not precede: of map 1, or
-/// else of map 0, the opcodes of one byte.
+/// Returns true for opcodes that REX2 must not precede: whole rows of map 1 (`map1`), or else of
+/// map 0, that of one-byte opcodes.
 const fn is_reserved(map1: bool, opcode: u8) -> bool {
     if map1 { matches!(opcode >> 4, 3 | 8) } else { matches!(opcode >> 4, 4 | 7 | 0xa | 0xe) }
 }

@@ -166,9 +166,11 @@ const fn bitness(mode: ExecMode) -> u32 {
     }
 }
 
-/// Returns true if RSP may get a value that is not the current function's own stack pointer. A
-/// function restores its own by MOV from a callee-saved register or from a stack slot (at RBP or
-/// RSP), or by LEA of a register plus a constant. Other MOVs to RSP, POP and XCHG count.
+/// Returns true if RSP may get a value that is not the current function's own stack pointer: by
+/// POP, XCHG, LEA with an index (but not on RSP itself), and MOV from a register or memory. Not by
+/// MOV from a callee-saved register or a stack slot (at RBP or RSP), or LEA of a register plus a
+/// constant: so a function restores its own. MOV of a constant and LEA of a static address do not
+/// count either, nor do writes to ESP, so this is false in 32-bit code.
 fn loads_sp(insn: &Instruction) -> bool {
     if insn.op0_register() != Register::RSP {
         return insn.mnemonic() == Mnemonic::Xchg && insn.op1_register() == Register::RSP;
@@ -178,6 +180,7 @@ fn loads_sp(insn: &Instruction) -> bool {
         (Mnemonic::Mov, OpKind::Memory) => {
             !matches!(insn.memory_base(), Register::RBP | Register::RSP)
         }
+        // LEA on RSP or of a register plus a constant (a realigned stack) stays on the own stack.
         (Mnemonic::Lea, _) => {
             insn.memory_base() != Register::RSP && insn.memory_index() != Register::None
         }

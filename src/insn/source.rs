@@ -70,7 +70,8 @@ pub fn source_of(
 }
 
 /// Returns the places that the 64-bit instruction at the start of `bytes` reads, except for
-/// registers that only form an address; none if they do not decode. Of the memory that a REP
+/// registers that only form the address of a memory operand; none if they do not decode. Those of
+/// LEA count, and so do implied ones, as RSP in PUSH and RSI in MOVS. Of the memory that a REP
 /// instruction reads, returns an empty range at most: its length is unknown before.
 pub fn inputs_of(bytes: &[u8], before: &Registers) -> Vec<ValuePlace> {
     let mut insn = Instruction::default();
@@ -443,7 +444,8 @@ impl Executed<'_> {
         Origin::Computed(self.operands_read())
     }
 
-    /// Returns the places that the instruction read, without registers that only form an address.
+    /// Returns the places that the instruction read, without registers that only form the address
+    /// of a memory operand ([`inputs_of`]).
     fn operands_read(&self) -> Vec<ValuePlace> {
         let insn = self.insn;
         let is_of_address = |register: Register| {

@@ -252,8 +252,8 @@ mod tests {
         let before = Registers { rcx: (9 << 32) | 4, rsi: 0x5000, ..Registers::default() };
         let after = Registers { rcx: 1, ..before };
         // rep lodsb (%esi), rep lodsb (%rsi)
-        let [by_ecx, by_rcx] = [&[0x67, 0xf3, 0xac][..], &[0xf3, 0xac]]
+        let [narrow, wide] = [&[0x67, 0xf3, 0xac][..], &[0xf3, 0xac]]
             .map(|bytes| reads(bytes, &before, &after)[0].size_bytes());
-        assert_eq!((by_ecx, by_rcx), (3, (9 << 32) + 3));
+        assert_eq!((narrow, wide), (3, (9 << 32) + 3));
     }
 }

@@ -73,8 +73,9 @@ impl FullRegister {
         self.0.is_gpr64().then(|| register_value(self.0, registers)).flatten()
     }
 
-    /// Returns true if the kernel sets the register when a signal's handler begins
-    /// (`setup_rt_frame` in the kernel's arch/x86).
+    /// Returns true for a general register that the kernel sets when a signal's handler begins
+    /// (`setup_rt_frame` in the kernel's arch/x86). False for all vector registers, although the
+    /// kernel resets these then.
     pub fn is_set_for_handler(self) -> bool {
         use Register as R;
         matches!(self.0, R::RAX | R::RDI | R::RSI | R::RDX | R::RSP)

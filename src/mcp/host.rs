@@ -34,9 +34,11 @@ pub struct GdbQuestion<'a> {
     pub expression: &'a str,
 }
 
-/// The operations that the server leaves to its caller. Errors are sentences for the client.
+/// The operations that the server leaves to its caller. Errors are sentences for the client. The
+/// parameter `is_exact` is true if the recording is exact, which decides the format of positions.
 pub trait Host {
-    /// Opens a recording by its directory or name; the latest one for `None`.
+    /// Opens a recording, at its end, by its directory, its name, or the path of a packed one; the
+    /// latest one for `None`.
     fn open(&self, name: Option<&Path>) -> Result<Opened, String>;
 
     /// Returns an execution of some code as JSON; `texts` are the expressions of its values.

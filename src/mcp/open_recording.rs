@@ -50,7 +50,8 @@ impl OpenRecording {
     }
 
     /// Answers a request. `interrupted` returns true once the client wants no answer; searches then
-    /// end early. For `open`, [`Self::open`] has done the work, and the answer is that of `where`.
+    /// end early. `open` is the worker's task and is not expected here; it would be answered as
+    /// `where`.
     pub(super) fn answer(
         &mut self,
         host: &dyn Host,

@@ -21,8 +21,8 @@ const MOST_FRAMES: usize = 100;
 const MOST_WATCHED_BYTES: u64 = 4096;
 
 impl OpenRecording {
-    /// Answers `print`: a row for each expression. Asks gdb about one that cannot be evaluated
-    /// here; if that fails too, its row has the errors of both.
+    /// Answers `print`: a row for each expression. Asks gdb about one that has no meaning here, but
+    /// not for an unknown value; if gdb fails too, its row has the errors of both.
     pub(super) fn print(
         &self,
         host: &dyn Host,
@@ -73,8 +73,9 @@ impl OpenRecording {
         Ok(json!({"position": self.position(), "thread": tid.0, "values": rows}))
     }
 
-    /// Evaluates an expression in frame number `frame`, or else in the innermost frame in which it
-    /// can be evaluated. Also returns the number of the frame that was used.
+    /// Evaluates an expression in frame number `frame`, or else in the innermost frame in which its
+    /// names have a meaning. A value that is unknown there is [`Shown::Missing`], no error. Also
+    /// returns the number of the frame that was used.
     fn evaluate(
         &self,
         tid: Tid,
@@ -171,8 +172,8 @@ impl OpenRecording {
     }
 
     /// Asks gdb for the value of an expression in a frame of thread `tid`, waits, and returns gdb's
-    /// text. Fails if this is not the thread that stopped, and for expressions that could execute
-    /// commands.
+    /// text. Fails if this is not the thread that stopped, and for all expressions with `$_` or a
+    /// control character, such as a tab: some of them could execute commands.
     fn ask_gdb(
         &self,
         host: &dyn Host,

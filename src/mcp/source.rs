@@ -25,7 +25,8 @@ impl OpenRecording {
     }
 
     /// Answers `source`: lines around the named or current one, from the file on this machine or in
-    /// the recording. Fails if it is not a source file that can be read.
+    /// the recording. Fails if it is not a source file that can be read, or ends before all of
+    /// these lines.
     pub(super) fn source(&self, wanted: &requests::Source) -> Answer {
         let (named, line) = match wanted.at.as_deref() {
             Some(at) => self.named_line(at)?,
@@ -83,10 +84,9 @@ impl OpenRecording {
     /// Returns the path of a source file on this machine, given its path in the debug information:
     /// in the recording if that contains its directory, or else the same path.
     fn local_path(&self, named: &Path) -> PathBuf {
-        let moved = self
-            .sources
-            .iter()
-            .find_map(|(directory, place)| Some(place.join(named.strip_prefix(directory).ok()?)));
+        let moved = self.sources.iter().find_map(|(directory, unpacked)| {
+            Some(unpacked.join(named.strip_prefix(directory).ok()?))
+        });
         moved.unwrap_or_else(|| named.to_owned())
     }
 }

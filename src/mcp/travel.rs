@@ -13,9 +13,9 @@ use crate::symbols::FrameRegisters;
 use crate::values::Question;
 use std::collections::BTreeSet;
 
-/// The activation at the current position, by which the ends of steps over lines and out of
-/// functions are recognized.
-struct CurrentActivation {
+/// The call of the current function that a step begins in, by which the ends of steps over lines
+/// and out of functions are recognized.
+struct SteppedFunction {
     /// The canonical frame address: the stack pointer before its call.
     cfa: u64,
     /// The return address; `None` if the function has no caller.
@@ -187,7 +187,7 @@ impl OpenRecording {
             Step::Out => true,
         };
         let tid = self.session.last_stop().thread;
-        let current = self.current_activation(tid)?;
+        let current = self.stepped_function(tid)?;
         match (direction, is_out) {
             (Direction::Backward, true) => {
                 let returns_to = current.returns_to.ok_or("the function was not called")?;
@@ -218,7 +218,7 @@ impl OpenRecording {
         &mut self,
         tid: Tid,
         stops: BTreeSet<Addr>,
-        current: &CurrentActivation,
+        current: &SteppedFunction,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         for addr in stops {
@@ -248,9 +248,9 @@ impl OpenRecording {
         }
     }
 
-    /// Returns the current activation of a thread. Fails in recordings that are not exact, and in
-    /// code without unwind tables.
-    fn current_activation(&self, tid: Tid) -> Result<CurrentActivation, String> {
+    /// Returns the current function of a thread, as its call. Fails in recordings that are not
+    /// exact, and in code without unwind tables.
+    fn stepped_function(&self, tid: Tid) -> Result<SteppedFunction, String> {
         let not_here = "lines and functions are stepped in exact recordings, in code with unwind \
                         tables: give `until`, or the step \"instruction\"";
         if !self.run().is_exact() {
@@ -261,7 +261,7 @@ impl OpenRecording {
         let symbols = self.asked.symbols();
         let cfa = symbols.cfa_of(&registers, &machine).ok_or(not_here)?;
         let caller = symbols.caller_of(&registers, &machine);
-        Ok(CurrentActivation { cfa, returns_to: caller.and_then(|caller| caller.pc()) })
+        Ok(SteppedFunction { cfa, returns_to: caller.and_then(|caller| caller.pc()) })
     }
 
     /// Returns the addresses at which other lines of the thread's current function begin. Returns

@@ -25,6 +25,7 @@ pub fn find_psb(bytes: &[u8], from: usize) -> Option<usize> {
         if let Some(psb) = run.psb() {
             return Some(psb);
         }
+        // A PSB that overlaps the run is part of it, so the search goes on after it.
         at = run.end.max(at + STRIDE);
     }
 }
@@ -41,6 +42,9 @@ pub fn find_psb_back(bytes: &[u8], before: usize) -> Option<usize> {
         let run = PsbRun::around(bytes, end, 0);
         match run.psb() {
             Some(psb) if psb < before => return Some(psb),
+            // A PSB that overlaps the run is part of it, and only the run's last 16 bytes are one.
+            // So the search goes on before it; a word that ends in the 7 bytes from its start is
+            // none, except with an 82 just before it, which finds the same run once more.
             _ => end = end.min(run.start + STRIDE - 1),
         }
     }

@@ -38,7 +38,9 @@ impl Reader {
         sums.names().filter_map(|name| sums.check_file(self.dir(), name).err()).collect()
     }
 
-    /// Returns the IDs of the images in the recording, by their file names.
+    /// Returns the names of all files in the directory of images, as IDs, in order. A name that is
+    /// no ID is damage, which the caller finds when it opens the image. Of a cut recording, leaves
+    /// out partial images, and returns none if there is no directory.
     fn image_ids(&self) -> Result<Vec<ImageId>, Error> {
         let dir = self.dir().join(IMAGE_DIR);
         let mut ids = Vec::new();

@@ -130,7 +130,7 @@ pub enum ErrorKind {
     /// A perf.data file is invalid or truncated.
     #[error("not a whole perf.data: {0}")]
     PerfData(BadPerfData),
-    /// A recording of perf consists of several files.
+    /// A recording of perf consists of several files (`perf record --threads`), which are not read.
     #[error("perf recorded into several files")]
     PerfDirectory,
     /// A perf.data file contains no Intel PT.

@@ -82,8 +82,9 @@ pub(super) fn log_name(first: u64) -> String {
     if first == 0 { LOG.to_owned() } else { format!("log-{first}.bin") }
 }
 
-/// Returns the number of entries before the part of a log with this name; `None` for other files.
-pub(super) fn log_part(name: &str) -> Option<u64> {
+/// Returns the number of entries of the run before the part of a log with this file name; `None`
+/// for other files.
+pub(super) fn first_entry_in_name(name: &str) -> Option<u64> {
     let number = name.strip_prefix("log-").and_then(|rest| rest.strip_suffix(".bin"));
     let first = number.map_or(0, |number| number.parse().unwrap_or(0));
     (first <= LOG_ENTRIES_LIMIT && log_name(first) == name).then_some(first)

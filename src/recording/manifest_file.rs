@@ -53,7 +53,9 @@ fn json(path: &Path, manifest: &Manifest) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-/// Writes a file under a temporary name and renames it, so no reader sees a part of it.
+/// Writes a file under a temporary name and renames it, so that no reader sees a part of it, even
+/// if the recorder is killed. Does not wait for the disk: after a power failure, the file may be
+/// empty or a part. If it fails, a file under the temporary name may be left.
 pub(super) fn write_by_rename(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let partial = path.with_extension("partial");
     let mut file = BufWriter::new(replace_private(&partial).at(&partial)?);

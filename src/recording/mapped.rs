@@ -6,7 +6,8 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-/// The bytes of a file mapped read-only, or bytes held in memory instead.
+/// The bytes of a file mapped read-only, or bytes held in memory instead. (A mapping of the
+/// recorded program is a `log::Mapped`.)
 #[derive(Debug)]
 pub struct Mapped(Kind);
 

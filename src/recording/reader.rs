@@ -9,8 +9,8 @@ use super::chunk::{broken_file_error, check_summed, parse_frames};
 use super::error::{At, Error, ErrorKind};
 use super::format::{
     CHECKSUMS, CORE, FORMAT_VERSION, IMAGE_DIR, MANIFEST, OLDEST_VERSION, PATH_DIR, PLACES,
-    SIDEBAND, STARTING, TEXT_LIMIT_BYTES, TRACE_DIR, TraceId, log_name, log_part, sums_name,
-    trace_name,
+    SIDEBAND, STARTING, TEXT_LIMIT_BYTES, TRACE_DIR, TraceId, first_entry_in_name, log_name,
+    sums_name, trace_name,
 };
 use super::log::{BrokenPart, Log};
 use super::manifest::{LogTotals, Manifest};
@@ -29,7 +29,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The number of attempts to open the files of a log: the recorder may drop one of them each time.
+/// The number of attempts to open the files of a log: a recorder that keeps only the end of the log
+/// may drop one of them each time.
 const LOG_TRIES: u32 = 5;
 
 /// A recording that is open for reading.
@@ -333,7 +334,7 @@ impl Reader {
     /// the recorder drops a part at the same time. Returns `None` without a log.
     fn open_log_parts(&self) -> Result<Option<(Log, Option<BrokenPart>)>, Error> {
         for last_try in (0..LOG_TRIES).map(|tried| tried + 1 == LOG_TRIES) {
-            let numbers = self.log_parts()?;
+            let numbers = self.log_part_starts()?;
             let Some(&first) = numbers.first() else { break };
             let parts = numbers.into_iter().map(|number| self.open_log_part(number));
             match parts.collect::<Result<Vec<_>, Error>>() {
@@ -347,13 +348,14 @@ impl Reader {
     }
 
     /// Returns the number of entries of the run before each part of the log, in ascending order: by
-    /// it, [`log_name`] names the part's file. Empty without a log.
-    pub(super) fn log_parts(&self) -> Result<Vec<u64>, Error> {
+    /// it, [`log_name`] names the part's file. Empty without a log. Does not check that the parts
+    /// follow one another.
+    pub(super) fn log_part_starts(&self) -> Result<Vec<u64>, Error> {
         let mut parts: Vec<u64> = if let Some(sums) = &self.sums {
-            sums.names().filter_map(log_part).collect()
+            sums.names().filter_map(first_entry_in_name).collect()
         } else {
             let files = fs::read_dir(&self.dir).at(&self.dir)?.flatten();
-            files.filter_map(|file| log_part(file.file_name().to_str()?)).collect()
+            files.filter_map(|file| first_entry_in_name(file.file_name().to_str()?)).collect()
         };
         parts.sort_unstable();
         Ok(parts)

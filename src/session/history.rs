@@ -151,7 +151,9 @@ pub trait History {
         None
     }
 
-    /// Returns the program and its shared libraries at the end of the run; `None` if unknown.
+    /// Returns the entries of the dynamic linker's list at the end of the run: the program, with an
+    /// empty path, and its shared libraries. If that list is unknown, only the libraries that are
+    /// mapped, without the program. `None` if both are unknown.
     fn libraries(&self) -> Option<Vec<Library>> {
         None
     }

@@ -81,7 +81,8 @@ impl<R: Run> Session<R> {
         self.breakpoints.remove(kind, addr)
     }
 
-    /// Inserts a watchpoint. Returns false if the run cannot watch it together with the others.
+    /// Inserts a watchpoint. Returns false, and inserts nothing, if the run cannot watch it
+    /// together with the others.
     pub fn insert_watchpoint(&mut self, watchpoint: Watchpoint) -> bool {
         let mut wanted = self.breakpoints.clone();
         wanted.watch(watchpoint);
@@ -146,7 +147,8 @@ impl<R: Run> Session<R> {
     }
 
     /// Runs while the order's thread stays in a range of code ([`Run::run_within`]). The result
-    /// becomes the last stop. Returns `None` if the caller has to single-step the thread.
+    /// becomes the last stop. Returns `None`, and leaves the last stop as it is, if the caller has
+    /// to single-step the thread.
     pub fn run_within(
         &mut self,
         order: &Order,
@@ -163,8 +165,10 @@ impl<R: Run> Session<R> {
         &self.breakpoints
     }
 
-    /// Resumes the run as [`Self::resume`] does, but with these breakpoints, for this time only,
-    /// and of the program only.
+    /// Resumes the run with these breakpoints in place of the session's, once, and waits for the
+    /// stop, which becomes the last stop. Unlike [`Self::resume`], leaves the session's breakpoints
+    /// as they are whatever the stop is, also at a fork. The order's thread must be one that exists
+    /// now, and of the program, not of a process beside it.
     pub(super) fn resume_with(
         &mut self,
         order: Order,
@@ -178,7 +182,7 @@ impl<R: Run> Session<R> {
     /// Detaches from a process, which continues without the debugger. If it was the program, the
     /// process beside it becomes the program, with its breakpoints. Clears the breakpoints of the
     /// process beside. If the thread of the last stop is gone then, the last stop is another
-    /// thread's.
+    /// thread's. After a failure, breakpoints and the last stop are as before.
     pub fn detach_process(&mut self, pid: Pid) -> Result<(), Error> {
         let was_program = self.run.process() == Some(pid);
         self.run.detach_process(pid)?;
@@ -211,7 +215,8 @@ impl<R: Run> Session<R> {
     }
 
     /// Starts a program or attaches to a process, in place of the current program ([`Run::start`]).
-    /// Removes all breakpoints and marks. Returns the stop at its beginning.
+    /// Removes all breakpoints and marks. Returns the stop at its beginning. After a failure,
+    /// breakpoints, marks and the last stop are as before, even if the current program is gone.
     pub fn start(&mut self, start: &Start) -> Result<Stop, Error> {
         self.run.start(start)?;
         // Breakpoints and marks refer to the previous program.
@@ -236,14 +241,16 @@ impl<R: Run> Session<R> {
     }
 
     /// Moves to a position of the history. Returns the stop there, which becomes the last stop, of
-    /// the thread that executes next and with the reason [`StopReason::Moved`].
+    /// the thread that executes next and with the reason [`StopReason::Moved`]. After a failure,
+    /// the last stop is as before, even if the run has moved ([`Run::seek`]).
     pub fn seek(&mut self, position: u64) -> Result<Stop, Error> {
         self.run.seek(position)?;
         Ok(self.note_move())
     }
 
     /// Moves back to the last write to memory ([`Run::go_to_last_change`]). The last stop is then
-    /// where the run is, with the reason [`StopReason::Moved`], also if nothing was found.
+    /// where the run is, with the reason [`StopReason::Moved`], also if nothing was found. After a
+    /// failure, the last stop is as before.
     pub fn go_to_last_change(
         &mut self,
         range: AddrRange,

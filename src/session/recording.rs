@@ -33,7 +33,9 @@ pub struct Recording {
     state: FinalState,
     /// An image without mappings, for positions where none is known.
     empty_image: Arc<Image>,
-    /// The last position that can be shown.
+    /// The last position that can be shown: the timeline's total, or one less if no address is
+    /// known there. The values of the end of the run are those at the timeline's total, so they are
+    /// not shown in the latter case.
     end: u64,
     /// The functions and lines of the code, read on first use.
     symbols: LazySymbols,

@@ -49,14 +49,15 @@ pub struct Replayed {
 impl Replayed {
     /// Opens an exact recording and replays it to the end of its run. As it does so, calls
     /// `progress` with the number of ticks replayed so far and of all ticks. If the replay fails,
-    /// stays where `retreat_from_error` moves, and also returns the reason as a sentence.
+    /// is before the divergence or where the error left it, and also returns the reason as a
+    /// sentence.
     pub fn at_end(
         reader: Reader,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Self, Option<String>), replay::Error> {
         let mut run = Self::at_start(reader)?;
         if let Err(error) = run.replay.get_mut().go_to_end_reporting(progress) {
-            run.retreat_from_error(&error);
+            run.note_error(&error);
         }
         run.last_thread = run.running_thread().unwrap_or(run.last_thread);
         let failure = run.failure.clone();
@@ -67,18 +68,18 @@ impl Replayed {
         self.replay.borrow_mut().running()
     }
 
-    /// Stores an error of the replay and moves away from it ([`Self::retreat_from_error`]). Returns
-    /// a stop at the end of the history.
+    /// Stores an error of the replay, and after a divergence moves to before it
+    /// ([`Self::note_error`]). Returns a stop at the end of the history, wherever the run is.
     fn stop_after_error(&mut self, error: &replay::Error) -> Stop {
-        self.retreat_from_error(error);
+        self.note_error(error);
         let thread = self.running_thread().unwrap_or(self.last_thread);
         Stop { thread, reason: StopReason::Edge(Edge::End) }
     }
 
     /// Stores an error of the replay. After a divergence, also ends the run before it, for all
     /// later moves, and moves to after the last entry of the log that the replay reached without a
-    /// difference.
-    fn retreat_from_error(&mut self, error: &replay::Error) {
+    /// difference. After any other error, the run stays where the error left it.
+    fn note_error(&mut self, error: &replay::Error) {
         let replay = self.replay.get_mut();
         self.failure = Some(error.to_string());
         if let replay::Error::Diverged { position, .. } = error {
@@ -290,7 +291,7 @@ impl Run for Replayed {
             }
         };
         if let Err(error) = went {
-            self.retreat_from_error(&error);
+            self.note_error(&error);
             return Err(refused(&error));
         }
         self.last_thread = self.running_thread().unwrap_or(self.last_thread);
@@ -467,7 +468,7 @@ impl Run for Replayed {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<SearchEnd, Error> {
         self.search_executions(search, sink, interrupted).map_err(|error| {
-            self.retreat_from_error(&error);
+            self.note_error(&error);
             refused(&error)
         })
     }
@@ -480,7 +481,7 @@ impl Run for Replayed {
         let found = self.move_to_last_change(range, interrupted);
         self.last_thread = self.running_thread().unwrap_or(self.last_thread);
         found.map_err(|error| {
-            self.retreat_from_error(&error);
+            self.note_error(&error);
             refused(&error)
         })
     }

@@ -177,8 +177,9 @@ pub trait Run {
     /// Returns the path of the executable; `None` if it is unknown.
     fn exec_file(&self) -> Option<PathBuf>;
 
-    /// Returns the program and its shared libraries, as the dynamic linker lists them; `None` if
-    /// unknown. In a path, those at its end.
+    /// Returns the program, with an empty path, and its shared libraries, as the dynamic linker
+    /// lists them; `None` if unknown. In a path, those at its end ([`History::libraries`]), which
+    /// may lack the program.
     fn libraries(&self) -> Option<Vec<Library>>;
 
     /// Returns the current memory mappings, ordered by address; `None` if they are unknown.

@@ -1,7 +1,7 @@
 //! Software watchpoints: those that do not fit the CPU's debug registers, since they are more than
 //! four, or large. The program is single-stepped in rounds, each thread once a round. Memory
 //! watched for writes is compared after each instruction; for reads, each executed instruction is
-//! decoded.
+//! examined for the memory that it read.
 //!
 //! A thread that enters a system call may wait there for another thread. It is interrupted after
 //! [`WAIT_AFTER`], and skipped for a number of rounds, which doubles each time. If all threads of a

@@ -1,5 +1,7 @@
 //! The division of watchpoints into hardware watchpoints, which the CPU's debug registers watch,
-//! and software watchpoints, for which the program is single-stepped.
+//! and software watchpoints, for which the program is single-stepped. After each step, memory
+//! watched for writes is compared; for reads, the executed instruction is examined for the memory
+//! that it read.
 
 use super::{Access, Watchpoint};
 use crate::capture::Live as Program;
@@ -17,9 +19,9 @@ pub(super) struct WatchSplit {
     pub(super) software: Vec<Watchpoint>,
 }
 
-/// Assigns watchpoints to the debug registers as long as they fit: those for reads first, since
-/// decoding does not notice all reads. Returns `None` if the others that watch writes have more
-/// than [`COMPARED_LIMIT_BYTES`] together.
+/// Assigns watchpoints to the debug registers as long as they fit: those for reads first, since not
+/// all reads of an instruction are noticed. Returns `None` if the software watchpoints for writes
+/// have more than [`COMPARED_LIMIT_BYTES`] together.
 pub(super) fn split(watchpoints: &[Watchpoint]) -> Option<WatchSplit> {
     let mut split = WatchSplit::default();
     let with_reads = watchpoints.iter().filter(|w| w.access != Access::Write);

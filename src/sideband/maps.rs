@@ -98,9 +98,10 @@ impl MappingSet {
         (gone, new)
     }
 
-    /// Replaces the mappings that share a byte with `range` by `now`, which is sorted by address
-    /// and has all mappings there now. Returns the removed and the added ones, as
-    /// [`update`](Self::update) does.
+    /// Replaces the mappings that share a byte with `range` by `now`: all mappings there now,
+    /// sorted by address. None in `now` may share a byte with another mapping of the set, so
+    /// `range` must contain all old and new mappings that it touches. Returns the removed and the
+    /// added ones, as [`update`](Self::update) does.
     pub fn update_in(&mut self, range: AddrRange, now: &[Mapping]) -> (Vec<Mapping>, Vec<Mapping>) {
         let first = self.mappings.partition_point(|m| m.range.end <= range.start);
         let end = self.mappings.partition_point(|m| m.range.start < range.end).max(first);

@@ -29,7 +29,9 @@ pub enum ChangedSet {
 
 impl ChangedSet {
     /// Returns the register set that contains `register`, with a new value there; `None` if the
-    /// thread has no such register, or general registers are too small for the value.
+    /// thread has no such register, general registers are too small for the value, or the XSAVE
+    /// area is unknown or too short for AVX. An extended register gets the low bytes of a value
+    /// that is wider.
     pub fn of(thread: Thread, register: Register, value: Value) -> Option<Self> {
         let name = register.name();
         let general = u64::try_from(value.low()).ok();
@@ -81,7 +83,8 @@ pub(super) fn read_fxsave(area: &[u8], known: &mut KnownRegisters) {
 }
 
 /// Returns the two-bit tags that FXSAVE abridges to one bit each, derived from the registers'
-/// contents (SDM volume 1, "x87 FPU Tag Word"): valid 0, zero 1, special 2, empty 3.
+/// contents (SDM volume 1, "x87 FPU Tag Word"): valid 0, zero 1, special 2, empty 3. `None` if the
+/// area is too short.
 pub(super) fn full_tags(area: &[u8]) -> Option<u128> {
     let top = value(area, 2, 2)? >> 11 & 7;
     let abridged = value(area, 4, 1)?;
@@ -100,7 +103,8 @@ pub(super) fn full_tags(area: &[u8]) -> Option<u128> {
     })
 }
 
-/// Reads the registers of AVX and AVX-512 from an XSAVE area.
+/// Reads the registers of AVX and AVX-512 from an XSAVE area. Those that the area has no place for
+/// become unknown; does nothing if it is too short for AVX.
 pub(super) fn read_avx(area: &[u8], known: &mut KnownRegisters) {
     let Some(layout) = Layout::of(area) else { return };
     for register in Register::all().filter(|register| register.is_avx() || register.is_avx512()) {
@@ -108,6 +112,7 @@ pub(super) fn read_avx(area: &[u8], known: &mut KnownRegisters) {
     }
 }
 
+/// Returns the `size` bytes at offset `at` as a number; `None` if the area is too short.
 fn value(area: &[u8], at: usize, size: usize) -> Option<u128> {
     let bytes = area.get(at..at + size)?;
     Some(bytes.iter().rev().fold(0, |value, byte| value << 8 | u128::from(*byte)))

@@ -22,7 +22,7 @@ pub(super) fn symbol(memory: &Words<'_>, library: &LinkMap, name: &str) -> Optio
     let table = |tag| memory.dynamic_entry(library.dynamic, tag).map(|at| absolute(library, at));
     let (symbols, strings) = (table(DT_SYMTAB)?, table(DT_STRTAB)?);
     let hash_table = table(DT_GNU_HASH)?;
-    let number = |at: Addr| memory.half(at).map(u64::from);
+    let number = |at: Addr| memory.u32_at(at).map(u64::from);
     // `nbuckets`, `symoffset`, `bloom_size` and `bloom_shift`, of four bytes each; then the words
     // of the Bloom filter, the buckets and the chains.
     let [buckets, first, bloom] = [0, 4, 8].map(|offset| number(hash_table.wrapping_add(offset)));
@@ -35,13 +35,13 @@ pub(super) fn symbol(memory: &Words<'_>, library: &LinkMap, name: &str) -> Optio
     start.checked_sub(first)?;
     for index in start..start + CHAIN_LIMIT {
         // The hash of each symbol of the bucket. Its lowest bit marks the end of the chain.
-        let of_symbol = memory.half(chains.wrapping_add(4 * (index - first)))?;
+        let of_symbol = memory.u32_at(chains.wrapping_add(4 * (index - first)))?;
         let at = symbols.wrapping_add(index.wrapping_mul(SYMBOL_BYTES));
         if of_symbol | 1 == hash | 1 {
             let its_name = memory.string(strings.wrapping_add(number(at.wrapping_add(ST_NAME))?));
-            let is_defined = memory.quarter(at.wrapping_add(ST_SHNDX))? != 0;
+            let is_defined = memory.u16_at(at.wrapping_add(ST_SHNDX))? != 0;
             if its_name == name && is_defined {
-                let value = memory.word(at.wrapping_add(ST_VALUE))?;
+                let value = memory.u64_at(at.wrapping_add(ST_VALUE))?;
                 return Some(Addr(library.load_bias).wrapping_add(value));
             }
         }

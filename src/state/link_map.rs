@@ -66,17 +66,18 @@ impl Words<'_> {
     /// it is unknown.
     fn program_dynamic(&self, auxv: &[u8]) -> Option<Addr> {
         let headers = auxv_value(auxv, AT_PHDR)?;
-        let vaddr = |header: Addr| self.word(header.wrapping_add(SEGMENT_VADDR));
+        let vaddr = |header: Addr| self.u64_at(header.wrapping_add(SEGMENT_VADDR));
         let linked = self.program_header(auxv, PT_PHDR).and_then(vaddr);
         let bias = linked.map_or(0, |linked| headers.wrapping_sub(linked));
         Some(Addr(vaddr(self.program_header(auxv, PT_DYNAMIC)?)?).wrapping_add(bias))
     }
 
-    /// Returns the address in memory of the program's first program header with type `wanted`.
+    /// Returns the address in memory of the program's first program header with type `wanted`;
+    /// `None` if there is none, or it is unknown.
     pub(super) fn program_header(&self, auxv: &[u8], wanted: u32) -> Option<Addr> {
         let headers = Addr(auxv_value(auxv, AT_PHDR)?);
         let count = auxv_value(auxv, AT_PHNUM)?.min(LIMIT as u64);
-        let kind = |header: Addr| self.word(header).map(|word| word & 0xffff_ffff);
+        let kind = |header: Addr| self.u64_at(header).map(|word| word & 0xffff_ffff);
         (0..count)
             .map(|i| headers.wrapping_add(i * PROGRAM_HEADER_BYTES))
             .find(|header| kind(*header) == Some(wanted.into()))
@@ -87,13 +88,13 @@ impl Words<'_> {
     /// are cut. Each entry gets `namespace`.
     fn link_maps_of(&self, debug: Addr, namespace: Addr) -> Option<Vec<LinkMap>> {
         // `r_map`.
-        let mut at = self.word(debug.wrapping_add(8))?;
+        let mut at = self.u64_at(debug.wrapping_add(8))?;
         let mut maps = Vec::new();
         while at != 0 && maps.len() < LIMIT {
             let addr = Addr(at);
             // `l_addr`, `l_name`, `l_ld`, `l_next`.
             let [bias, name, dynamic, next] =
-                [0, 8, 16, 24].map(|offset| self.word(addr.wrapping_add(offset)));
+                [0, 8, 16, 24].map(|offset| self.u64_at(addr.wrapping_add(offset)));
             let (load_bias, dynamic) = (bias?, Addr(dynamic?));
             let name = self.string(Addr(name?));
             maps.push(LinkMap { addr, namespace, load_bias, name, dynamic });
@@ -103,14 +104,16 @@ impl Words<'_> {
     }
 
     /// Returns the address of the next namespace's `struct r_debug`, which only a `struct
-    /// r_debug_extended` contains (glibc 2.35 or later).
+    /// r_debug_extended` contains (glibc 2.35 or later). `None` after the last namespace, or if it
+    /// is unknown.
     fn next_namespace(&self, debug: Addr) -> Option<Addr> {
-        let version = self.word(debug)? & 0xffff_ffff;
-        let next = self.word(debug.wrapping_add(NEXT_NAMESPACE));
+        let version = self.u64_at(debug)? & 0xffff_ffff;
+        let next = self.u64_at(debug.wrapping_add(NEXT_NAMESPACE));
         next.filter(|next| version >= EXTENDED_VERSION && *next != 0).map(Addr)
     }
 
-    /// Returns the address of the `struct r_debug` that the dynamic section points to.
+    /// Returns the address of the `struct r_debug` that the dynamic section points to; `None`
+    /// before the linker has set it, or if it is unknown.
     fn r_debug(&self, dynamic: Addr) -> Option<Addr> {
         self.dynamic_entry(dynamic, DT_DEBUG).filter(|at| *at != 0).map(Addr)
     }

@@ -52,11 +52,11 @@ impl Modules {
     /// if it is not mapped, the first one that is a program. Returns `None` if no program is
     /// mapped.
     pub(super) fn of(image: &Image, path: Option<&str>) -> Option<Self> {
-        let mut libraries = files(image);
-        let named = libraries.iter().position(|module| Some(&*module.file) == path);
-        let program = named.or_else(|| libraries.iter().position(Module::is_program))?;
-        let program = libraries.remove(program);
-        Some(Self { program, libraries })
+        let mut modules = files(image);
+        let named = modules.iter().position(|module| Some(&*module.file) == path);
+        let program = named.or_else(|| modules.iter().position(Module::is_program))?;
+        let program = modules.remove(program);
+        Some(Self { program, libraries: modules })
     }
 
     /// Returns the libraries, by address. The loader has the name that the program requests, as in
@@ -95,6 +95,8 @@ impl Modules {
         known.flatten().flat_map(u64::to_le_bytes).collect()
     }
 
+    /// Returns the path of the dynamic linker that the program requests; `None` for a static
+    /// program, or if the path is no UTF-8.
     fn interpreter(&self) -> Option<&str> {
         std::str::from_utf8(self.program.elf.interpreter.as_deref()?).ok()
     }

@@ -39,23 +39,26 @@ impl FinalState {
     }
 
     /// Returns the libraries loaded at the end of the run: the dynamic linker's list, which starts
-    /// with the program, without a name. If the memory of this list is unknown, derives the
-    /// libraries, without the program, from `image` and the path of the program; `None` if no
-    /// program is mapped there.
+    /// with the program, without a name. Leaves out the vdso, and entries whose dynamic section
+    /// `image` does not map. If the memory of this list is unknown, derives the libraries, without
+    /// the program, from `image` and the path of the program; `None` if no program is mapped there.
     pub fn libraries(&self, image: &Image, program: Option<&str>) -> Option<Vec<Library>> {
         let derived = || Some(Modules::of(image, program)?.libraries());
         self.listed(image).or_else(derived)
     }
 
     /// Returns the auxiliary vector that the kernel passed to the program. Without a final state,
-    /// it has only the entries that follow from the mappings.
+    /// it has only the entries that follow from the mappings; `None` if no program is mapped in
+    /// `image` either.
     pub fn auxv(&self, image: &Image, program: Option<&str>) -> Option<Vec<u8>> {
         let recorded = self.core.as_ref().map(|core| core.contents.auxv.clone());
         let derived = || Some(Modules::of(image, program)?.auxv());
         recorded.filter(|auxv| !auxv.is_empty()).or_else(derived)
     }
 
-    /// Returns the dynamic linker's list of loaded files, without the vdso.
+    /// Returns the dynamic linker's list of loaded files, without the vdso and without entries
+    /// whose dynamic section is not mapped. `None` without a final state, or if the list is
+    /// unknown.
     fn listed(&self, image: &Image) -> Option<Vec<Library>> {
         let auxv = &self.core.as_ref()?.contents.auxv;
         let maps = link_maps(auxv, &|addr, buf| self.read(AccessTime::End, image, addr, buf))?;

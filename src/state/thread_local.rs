@@ -57,8 +57,9 @@ pub struct ThreadLocal {
 
 impl ThreadLocal {
     /// Returns the variable's address, computed as glibc's `nptl_db` does. Where memory does not
-    /// describe glibc's structures, finds only the program's own variables. `read` copies the known
-    /// bytes from an address on, and returns their number.
+    /// describe glibc's structures, finds only the program's own variables. In a static program,
+    /// `link_map` is not looked at: there is one file only. `read` copies the known bytes from an
+    /// address on, and returns their number.
     pub fn address(
         &self,
         auxv: &[u8],
@@ -87,10 +88,12 @@ impl ThreadLocal {
     /// Returns the address of a variable of the program itself, without a description of glibc's
     /// structures: its storage is before the control block, at a distance that follows from the
     /// `PT_TLS` header (ELF Handling for Thread-Local Storage, variant II). `NoModule` if there is
-    /// no such header, or if the headers are unknown.
+    /// no such header, or if the list of headers is unknown; `Unknown` if this header is; and
+    /// `Unallocated` if the FS base is 0.
     fn of_program(&self, memory: &Words<'_>, auxv: &[u8]) -> Result<Addr, NoThreadLocal> {
         let header = memory.program_header(auxv, PT_TLS).ok_or(NoThreadLocal::NoModule)?;
-        let field = |offset| memory.word(header.wrapping_add(offset)).ok_or(NoThreadLocal::Unknown);
+        let field =
+            |offset| memory.u64_at(header.wrapping_add(offset)).ok_or(NoThreadLocal::Unknown);
         let (vaddr, size) = (field(SEGMENT_VADDR)?, field(SEGMENT_SIZE)?);
         let mask = field(SEGMENT_ALIGN)?.max(1).wrapping_sub(1);
         if self.fs_base.0 == 0 {
@@ -104,7 +107,7 @@ impl ThreadLocal {
     /// Returns the base of the thread's copy of the file's storage, as `td_thr_tlsbase` of glibc's
     /// `nptl_db` does.
     fn base(&self, memory: &Words<'_>, layout: &Layout) -> Result<Addr, NoThreadLocal> {
-        let word = |at| memory.word(at).ok_or(NoThreadLocal::Unknown);
+        let word = |at| memory.u64_at(at).ok_or(NoThreadLocal::Unknown);
         let module = word(layout.module_id.of(self.link_map))?;
         let generation = match module {
             0 => return Err(NoThreadLocal::NoModule),
@@ -186,7 +189,7 @@ impl Layout {
         let at = |name: &str| symbol(memory, libc, &format!("_thread_db_{name}"));
         let field = |name: &str| {
             let at = at(name)?;
-            let (bits, offset) = (memory.half(at)?, memory.half(at.wrapping_add(8))?);
+            let (bits, offset) = (memory.u32_at(at)?, memory.u32_at(at.wrapping_add(8))?);
             Some(Field { bits, offset })
         };
         let global = maps.iter().find_map(|map| symbol(memory, map, "_rtld_global"))?;
@@ -198,11 +201,11 @@ impl Layout {
             elements: field("dtv_dtv")?,
             counter: field("dtv_t_counter")?,
             pointer: field("dtv_t_pointer_val")?,
-            modules: Addr(memory.word(modules)?),
+            modules: Addr(memory.u64_at(modules)?),
             length: field("dtv_slotinfo_list_len")?,
             next: field("dtv_slotinfo_list_next")?,
             slots: field("dtv_slotinfo_list_slotinfo")?,
-            slot_bytes: memory.half(at("sizeof_dtv_slotinfo")?)?,
+            slot_bytes: memory.u32_at(at("sizeof_dtv_slotinfo")?)?,
             slot_generation: field("dtv_slotinfo_gen")?,
             slot_map: field("dtv_slotinfo_map")?,
         })
@@ -216,7 +219,7 @@ impl Layout {
         module: u64,
         link_map: Addr,
     ) -> Result<u64, NoThreadLocal> {
-        let word = |at| memory.word(at).ok_or(NoThreadLocal::Unknown);
+        let word = |at| memory.u64_at(at).ok_or(NoThreadLocal::Unknown);
         let (mut list, mut index) = (self.modules, module);
         for _ in 0..LISTS_LIMIT {
             let length = word(self.length.of(list))?;

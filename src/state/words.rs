@@ -13,25 +13,26 @@ pub(super) struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// Reads eight bytes as a number; `None` if not all are known.
-    pub(super) fn word(&self, at: Addr) -> Option<u64> {
+    /// Reads the eight bytes at `at` as a number; `None` if not all are known.
+    pub(super) fn u64_at(&self, at: Addr) -> Option<u64> {
         let mut bytes = [0; 8];
         ((self.read)(at, &mut bytes) == bytes.len()).then_some(u64::from_le_bytes(bytes))
     }
 
-    /// Reads four bytes as a number; `None` if not all are known.
-    pub(super) fn half(&self, at: Addr) -> Option<u32> {
+    /// Reads the four bytes at `at` as a number; `None` if not all are known.
+    pub(super) fn u32_at(&self, at: Addr) -> Option<u32> {
         let mut bytes = [0; 4];
         ((self.read)(at, &mut bytes) == bytes.len()).then_some(u32::from_le_bytes(bytes))
     }
 
-    /// Reads two bytes as a number; `None` if not all are known.
-    pub(super) fn quarter(&self, at: Addr) -> Option<u16> {
+    /// Reads the two bytes at `at` as a number; `None` if not all are known.
+    pub(super) fn u16_at(&self, at: Addr) -> Option<u16> {
         let mut bytes = [0; 2];
         ((self.read)(at, &mut bytes) == bytes.len()).then_some(u16::from_le_bytes(bytes))
     }
 
-    /// Reads a text up to its zero byte, the first unknown byte, or [`LIMIT`].
+    /// Reads a text up to its zero byte, the first unknown byte, or [`LIMIT`]; so it is empty if
+    /// nothing is known. Replaces bytes that are not UTF-8.
     pub(super) fn string(&self, at: Addr) -> String {
         let mut bytes = vec![0; LIMIT];
         let known = (self.read)(at, &mut bytes);
@@ -39,14 +40,14 @@ impl Words<'_> {
         String::from_utf8_lossy(text).into_owned()
     }
 
-    /// Returns the value of the entry with tag `wanted` in a dynamic section; `None` if there is
-    /// none, or it is unknown.
+    /// Returns the value of the first entry with tag `wanted` in a dynamic section; `None` if there
+    /// is none among the first [`LIMIT`], or if it or an entry before it is unknown.
     pub(super) fn dynamic_entry(&self, dynamic: Addr, wanted: u64) -> Option<u64> {
         for i in 0..LIMIT as u64 {
             let entry = dynamic.wrapping_add(i * 16);
-            match self.word(entry)? {
+            match self.u64_at(entry)? {
                 DT_NULL => return None,
-                tag if tag == wanted => return self.word(entry.wrapping_add(8)),
+                tag if tag == wanted => return self.u64_at(entry.wrapping_add(8)),
                 _ => {}
             }
         }

@@ -124,7 +124,8 @@ impl Avx512 {
 }
 
 /// Writes a register to an area, and marks its component as in use. `ftag` is given with two bits
-/// for each register. Returns `None` if the area has no place for it.
+/// for each register; of a value wider than the register, the low bytes are written. Returns
+/// `None`, and writes nothing, if the area has no place for it, or is too short for AVX.
 pub(super) fn write(area: &mut [u8], register: Register, value: Value) -> Option<()> {
     let Field { at, size, component, whole } = Layout::of(area)?.field(register)?;
     let is_tags = register.name() == "ftag";
@@ -137,7 +138,9 @@ pub(super) fn write(area: &mut [u8], register: Register, value: Value) -> Option
     area[XSTATE_BV..XSTATE_BV + 8].copy_from_slice(&(present | component).to_le_bytes());
     area.get_mut(at..at + size)?.copy_from_slice(&value.bytes()[..size]);
     if LAST_X87.contains(&at) {
-        // Marks the address as a debugger's. Any other is forgotten if the thread is translated.
+        // The register is part of the address of the last x87 instruction (FIP). In a thread that
+        // runs translated, that is an address in the code cache, and `forget_last_x87` replaces it
+        // by all ones (unknown), unless it is marked as set by a debugger.
         keep_last_x87(area);
     }
     Some(())
@@ -149,6 +152,7 @@ fn abridged_tags(tags: u128) -> u128 {
     (0..8).filter(|physical| tags >> (2 * physical) & 3 != 3).map(|physical| 1 << physical).sum()
 }
 
+/// Returns the eight bytes at offset `at` as a number; `None` if the area is too short.
 fn word(area: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(area.get(at..at + 8)?.try_into().ok()?))
 }

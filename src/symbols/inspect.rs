@@ -64,8 +64,9 @@ impl Symbols {
     }
 
     /// Returns the first address at which the arguments of the function at `start` are where the
-    /// debug information says: after the prologue, if the prologue stores them. Returns `start` if
-    /// it does not, and without debug information.
+    /// debug information says: the end of the prologue if the compiler marked it, else the second
+    /// row of the line table if the prologue stores arguments in its frame, else `start`. Also
+    /// returns `start` without debug information.
     pub fn address_after_prologue(&self, start: Addr) -> Addr {
         let found = self.module_at(start).and_then(|module| {
             let at = start.0.wrapping_sub(module.bias);

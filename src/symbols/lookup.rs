@@ -34,7 +34,8 @@ impl Symbols {
     }
 
     /// Adds the program or library `bytes` with the path `name` at `range`; `bias` is its load
-    /// bias. Reads nothing of it yet. Drops modules that overlap the range.
+    /// bias. Reads nothing of it yet. Drops modules that overlap the range. Adds nothing if the
+    /// range is empty.
     pub fn add_module(&mut self, name: &str, bytes: Bytes, bias: u64, range: AddrRange) {
         self.remove_modules(range);
         if !range.is_empty() {
@@ -76,9 +77,9 @@ impl Symbols {
         modules.flat_map(|module| module.addresses_of_line(file, line)).collect()
     }
 
-    /// Returns the start addresses of functions with this name, including inlined copies. A C++ or
-    /// Rust name may omit the parameters and outer namespaces; `name@plt` denotes the stubs of
-    /// `name`.
+    /// Returns the start addresses of functions with this name, including inlined copies; none if
+    /// no function has it. A C++ or Rust name may omit the return type, parameters, template
+    /// arguments and outer namespaces; `name@plt` denotes the stubs of `name`.
     pub fn addresses_of_function(&self, name: &str) -> Vec<Addr> {
         self.modules.values().flat_map(|module| module.addresses_of_function(name)).collect()
     }

@@ -63,9 +63,10 @@ impl Call {
         OpenCall { areas, knowledge }
     }
 
-    /// Returns the address of the priority-inheriting lock that the call takes; `None` for other
-    /// calls. If it must wait, the kernel first sets [`FUTEX_WAITERS`] there, which the lock's
-    /// owner acts on (kernel/futex/pi.c, `futex_lock_pi_atomic`).
+    /// Returns the address of the priority-inheriting lock for which the call may wait
+    /// (`FUTEX_LOCK_PI`, `FUTEX_LOCK_PI2`); `None` for other calls. If it must wait, the kernel
+    /// first sets [`FUTEX_WAITERS`] there, which the lock's owner acts on (kernel/futex/pi.c,
+    /// `futex_lock_pi_atomic`).
     pub fn pi_lock(&self) -> Option<Addr> {
         let operation = self.args[1] & FUTEX_OPERATION;
         let locks = self.number == FUTEX && matches!(operation, LOCK_PI | LOCK_PI2);

@@ -59,7 +59,8 @@ pub(super) enum When {
     Always,
 }
 
-/// Returns the write of a buffer with success, at its pointer.
+/// Returns the write of a buffer that starts at its pointer and is written if the call succeeds;
+/// the modifiers below change both.
 const fn buffer(pointer: Value, count: Value, unit_bytes: u64, extent: Extent) -> Write {
     Write::Buffer(Buffer {
         pointer,
@@ -124,7 +125,8 @@ pub(super) const fn length_word(arg: usize) -> Write {
 
 /// Returns the write of an answer to a buffer, whose size is the 4-byte length that argument
 /// `length_arg` points to. The kernel replaces this length by the size of the answer, of which it
-/// writes only as much as fits.
+/// writes only as much as fits. The write of the length itself is [`length_word`], which belongs to
+/// the same row.
 pub(super) const fn by_length(arg: usize, length_arg: usize) -> Write {
     let length = super::value::u32_at(length_arg, 0);
     buffer(Value::Arg(arg), length, 1, Extent::Length(length))

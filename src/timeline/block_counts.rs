@@ -16,7 +16,8 @@ pub type BlockKey = (Addr, u32, Exit);
 pub struct CountedBlock {
     /// The number of executions.
     pub count: u64,
-    /// The addresses of the block's instructions.
+    /// The addresses of the block's instructions at its first execution: code that changed and kept
+    /// its key counts as the same block.
     pub addrs: Box<[Addr]>,
 }
 

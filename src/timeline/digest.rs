@@ -145,7 +145,8 @@ impl Worker {
 }
 
 impl Segment {
-    /// Returns the segment's gaps, each with the number of the next instruction.
+    /// Returns the segment's gaps, each with the number of the next instruction, counted from the
+    /// segment's start.
     pub(super) fn gaps(&self) -> impl Iterator<Item = (u64, Gap)> {
         self.marks.iter().filter_map(|mark| match mark.content {
             MarkContent::Gap(gap) => Some((mark.at, gap)),

@@ -258,7 +258,7 @@ impl Timeline {
     /// its trace at or after `tsc`; `None` if there is none.
     pub fn position_after(&self, tid: Tid, tsc: Tsc) -> Option<u64> {
         let (number, _) = self.thread(tid)?;
-        self.order.position_after(number, tsc)
+        self.order.first_position_from(number, tsc)
     }
 
     /// Returns true if a thread's registers are unchanged between instruction `index` and the one

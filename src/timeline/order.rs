@@ -104,8 +104,8 @@ impl Order {
     }
 
     /// Returns the position at which the first slice of `thread` begins that starts at or after a
-    /// time; `None` if all start before.
-    pub(super) fn position_after(&self, thread: usize, tsc: Tsc) -> Option<u64> {
+    /// time; `None` if all start before, or the thread is unknown.
+    pub(super) fn first_position_from(&self, thread: usize, tsc: Tsc) -> Option<u64> {
         let numbers = self.of_thread.get(thread)?;
         let slice = |number: &u32| self.slices.get(*number as usize);
         let before = numbers.partition_point(|n| slice(n).is_some_and(|slice| slice.tsc < tsc));

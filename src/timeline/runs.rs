@@ -208,7 +208,8 @@ impl CpuRuns {
             Candidates { threads: Vec::new(), foreign: true, any_thread: true };
     }
 
-    /// Returns the index of the run at a time, which may be the first one's, from time 0 on.
+    /// Returns the index of the run at a time. There is always one, since the first begins at time
+    /// 0.
     pub(super) fn at(&self, tsc: Tsc) -> usize {
         self.runs.partition_point(|run| run.since <= tsc).saturating_sub(1)
     }

@@ -219,7 +219,8 @@ impl Segment {
         offsets.iter().map(move |offset| ip.wrapping_add((*offset).into()))
     }
 
-    /// Returns the times in the segment, each with the number of the next instruction.
+    /// Returns the times in the segment, each with the number of the next instruction, counted from
+    /// the segment's start.
     pub(super) fn times(&self) -> impl Iterator<Item = (u64, Tsc)> {
         self.marks.iter().filter_map(|mark| match mark.content {
             MarkContent::Event(EventKind::Tsc(tsc)) => Some((mark.at, tsc)),

@@ -94,7 +94,8 @@ impl Timeline {
         ControlFlow::Continue(())
     }
 
-    /// Decodes segment `number` of a thread, and returns its counts, events and gaps.
+    /// Decodes segment `number` of a thread, and returns its counts, events and gaps: one gap and
+    /// nothing else for a segment of a lost piece, nothing if the thread has no such segment.
     fn count_entry(
         &self,
         thread: &Thread,

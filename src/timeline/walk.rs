@@ -3,7 +3,8 @@
 //! epoch of that time, in which the mapped code stays the same.
 //!
 //! A walker of a part of a segment, that of one thread in the trace of a CPU, decodes from before
-//! the part, and skips the items there ([`Stage`]).
+//! the part, and skips the items there ([`Stage`]). A part has three offsets: code is decoded from
+//! `start`, shown from `from`, and the part ends at `to`.
 
 use super::images::Images;
 use super::piece::{DecodeContext, Part};
@@ -225,7 +226,8 @@ impl<'a> Walker<'a> {
         addrs.into_iter().flatten()
     }
 
-    /// Returns the last instruction of a span that was just returned.
+    /// Returns the last instruction of a span that was just returned; `None` if its code is
+    /// unknown.
     pub(super) fn last(&mut self, span: &Span) -> Option<Last> {
         self.code.as_mut()?.last(span)
     }
@@ -240,12 +242,14 @@ impl<'a> Walker<'a> {
         &self.decoder
     }
 
-    /// Copies code bytes of the current time; returns how many are known.
+    /// Copies code bytes of the current time; returns how many are known, 0 if the recording has no
+    /// image.
     pub(super) fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         self.image().map_or(0, |image| image.read(addr, buf))
     }
 
-    /// Returns the image of the current time.
+    /// Returns the image of the current time, the first one for earlier times; `None` if the
+    /// recording has no image.
     pub(super) fn image(&self) -> Option<&'a Image> {
         self.images.epochs().get(self.epoch).map(|epoch| epoch.image.as_ref())
     }
@@ -255,7 +259,7 @@ impl<'a> Walker<'a> {
         self.epoch
     }
 
-    /// Returns the generation of the code of the current time.
+    /// Returns the generation of the code of the current time; 0 if the recording has no image.
     pub(super) fn generation(&self) -> u32 {
         self.images.epochs().get(self.epoch).map_or(0, |epoch| epoch.generation)
     }

@@ -9,9 +9,11 @@ use crate::common::{Pid, Tid};
 use nix::errno::Errno;
 use std::collections::BTreeSet;
 
-/// Attaches to a process and stops all its threads, which it returns in the order of their numbers.
-/// Blocks until they are stopped. Delivers the signals that arrive until then. If it fails, leaves
-/// no thread attached.
+/// Attaches to a process from the calling thread and stops all its threads, which it returns in the
+/// order of their numbers. Blocks until they are stopped. Delivers the signals that arrive until
+/// then, and detaches from the child processes that they fork. Fails at once if the process is the
+/// recorder itself, has ended, is stopped or traced, or has more seccomp filters than the recorder.
+/// If it fails later, leaves no thread attached.
 pub fn attach(pid: Pid) -> Result<Vec<Tid>, Error> {
     check_attachable(pid)?;
     let mut attached = AttachInProgress::new(pid, None);
@@ -25,9 +27,10 @@ pub fn attach(pid: Pid) -> Result<Vec<Tid>, Error> {
     }
 }
 
-/// Attaches to one thread of a process, and blocks until it is stopped. Delivers the signals that
-/// arrive until then. Leaves alone the other threads, and those that it creates. If it fails, the
-/// thread is not attached.
+/// Attaches from the calling thread to one thread of a process, and blocks until it is stopped.
+/// Delivers the signals that arrive until then. Leaves alone the other threads, and the threads and
+/// processes that it creates. Fails for the same reasons as [`attach`], and if `tid` is not a
+/// thread of the process; the thread is then not attached.
 pub fn attach_thread(pid: Pid, tid: Tid) -> Result<(), Error> {
     check_attachable(Pid(tid.0))?;
     let mut attached = AttachInProgress::new(pid, Some(tid));
@@ -43,14 +46,17 @@ pub fn attach_thread(pid: Pid, tid: Tid) -> Result<(), Error> {
 }
 
 /// Detaches from all threads of a process that the calling thread still traces, whether stopped or
-/// running. They run on. Ignores failures.
+/// running. They run on. A thread that is stopped for a signal loses it: detach from that one with
+/// the signal first. Stops each running thread for it, and blocks until then. Ignores failures.
 pub fn detach_process(pid: Pid) {
     // Includes the first thread even if `/proc` lists none.
     let tids: BTreeSet<Tid> = threads(pid).into_iter().chain([Tid(pid.0)]).collect();
     tids.into_iter().map(Tracee).for_each(stop_and_detach);
 }
 
-/// Detaches from every thread that the calling thread still traces, in any process. They run on.
+/// Detaches from every thread that the calling thread still traces, in any process, as
+/// [`detach_process`] does: they run on, and one that is stopped for a signal loses it. Ignores
+/// failures.
 pub fn detach_all_traced() {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid));
@@ -58,7 +64,8 @@ pub fn detach_all_traced() {
 }
 
 /// Detaches from a thread. If it runs, stops it first, and delivers the signal if it stopped for
-/// one.
+/// one. A thread that is already stopped for a signal loses it. Does nothing if the thread is gone,
+/// or not traced by the calling thread.
 fn stop_and_detach(tracee: Tracee) {
     // Only a stopped thread can be detached from. For an untraced one, both requests fail.
     if tracee.detach(0).is_err() && tracee.interrupt().is_ok() {
@@ -71,7 +78,8 @@ fn stop_and_detach(tracee: Tracee) {
     }
 }
 
-/// Checks by `/proc` that a process can be attached to. The error has the reason.
+/// Checks by `/proc` that a process, or the thread with this number, can be attached to. The error
+/// has the reason. The kernel may still refuse.
 fn check_attachable(pid: Pid) -> Result<(), Error> {
     let because = |why: String| Err(Error::NotAttachable { pid, why });
     let Some(state) = process_status(pid) else { return Err(Error::NoProcess { pid }) };
@@ -131,7 +139,8 @@ impl AttachInProgress {
         }
     }
 
-    /// Attaches to a thread and requests its stop. Ignores a thread that is gone.
+    /// Attaches to a thread and requests its stop. A thread that a traced one created is traced
+    /// already, and stops without a request. Ignores a thread that is gone.
     fn seize(&mut self, tid: Tid) -> Result<(), Error> {
         match Tracee(tid).seize() {
             Ok(()) => {
@@ -139,7 +148,7 @@ impl AttachInProgress {
                 Tracee(tid).interrupt()
             }
             Err(error) if error.is_gone() => Ok(()),
-            // A thread created by a traced one is traced already, and stops on its own.
+            // The kernel attached a thread that a traced one created, and stops it at its start.
             Err(Error::Ptrace { errno: Errno::EPERM, .. }) if self.is_traced_already(tid) => {
                 self.seized.insert(tid);
                 Ok(())
@@ -149,13 +158,14 @@ impl AttachInProgress {
         }
     }
 
-    /// Returns true if a thread is traced already, because one of the traced threads created it.
+    /// Returns true if the calling thread traces a thread already, because one of the attached
+    /// threads created it.
     fn is_traced_already(&self, tid: Tid) -> bool {
         !self.seized.is_empty() && is_traced_here(tid)
     }
 
-    /// Waits until the thread is in the requested stop, or gone. Resumes it from other stops, with
-    /// their signals.
+    /// Waits until an attached thread is in the requested stop and notes it as stopped, or until it
+    /// is gone and forgets it. Resumes it from other stops, with their signals.
     fn wait_until_stopped(&mut self, tid: Tid) -> Result<(), Error> {
         let tracee = Tracee(tid);
         loop {

@@ -108,8 +108,10 @@ impl Error {
         Self::System { call, errno: Errno::from_raw(errno) }
     }
 
-    /// Returns true if the thread is gone, for example killed: a wait reports its end. ptrace(2)
-    /// fails with the same error for a thread that is not stopped or not traced.
+    /// Returns true if a ptrace request or a read of `/proc` failed as it does for a thread that is
+    /// gone, for example killed: if the thread was traced, a wait reports its end. The same errors
+    /// also mean that a thread is not stopped or not traced (ptrace(2)), or that `/proc` is not
+    /// mounted.
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Ptrace { errno, .. } => *errno == Errno::ESRCH,

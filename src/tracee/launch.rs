@@ -110,7 +110,8 @@ impl Launch<'_> {
                 _ => break,
             }
         }
-        // The child is in its exit stop. Its error, if any, is in the pipe.
+        // The child is in its exit stop, which `Tracee::seize` requests, or gone. Its error, if
+        // any, is in the pipe.
         kill_and_reap(pid);
         let mut errno = [0; 4];
         let has_errno = has_data(&errors) && File::from(errors).read_exact(&mut errno).is_ok();

@@ -1,4 +1,4 @@
-//! Reads the state of a traced process from `/proc` (proc(5)).
+//! Reads the state of a traced process, and the machine's available memory, from `/proc` (proc(5)).
 
 use super::error::Error;
 use crate::common::{Pid, Tid};
@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Returns the `/proc` directory that describes a process's memory and program: that of its first
-/// thread, or of another one if the first has ended (`pthread_exit`).
+/// thread, or of another one if the first has ended (`pthread_exit`). If all have ended, that of
+/// the first.
 pub(super) fn live_thread_dir(pid: Pid) -> PathBuf {
     let first = PathBuf::from(format!("/proc/{pid}"));
     let lives = |dir: &PathBuf| fs::read_link(dir.join("exe")).is_ok();
@@ -22,7 +23,8 @@ pub(super) fn live_thread_dir(pid: Pid) -> PathBuf {
     others.into_iter().find(lives).unwrap_or(first)
 }
 
-/// Returns the process's mappings, in the order of their addresses. Fails if the process is gone.
+/// Returns the process's mappings, in the order of their addresses. Fails if the process is gone,
+/// or a line of the list cannot be parsed.
 pub fn mappings(pid: Pid) -> Result<Vec<Mapping>, Error> {
     let path = live_thread_dir(pid).join("maps");
     // A file name may be any bytes. The text is for display, so invalid UTF-8 is replaced.
@@ -33,7 +35,7 @@ pub fn mappings(pid: Pid) -> Result<Vec<Mapping>, Error> {
 
 /// Returns the start addresses of the mappings that the process excludes from core dumps
 /// (madvise(2), `MADV_DONTDUMP`): secrets, and the shadow memory of sanitizers, which may be
-/// terabytes. Empty if the kernel does not report them.
+/// terabytes. Empty if the kernel does not report them, or the process is gone.
 pub fn undumped_mappings(pid: Pid) -> Vec<u64> {
     let text = fs::read(live_thread_dir(pid).join("smaps")).unwrap_or_default();
     undumped_of(&String::from_utf8_lossy(&text))
@@ -255,8 +257,8 @@ fn work_of(stat: &str, ticks_per_second: u64) -> Option<KernelWork> {
     Some(KernelWork { faults: field(MINOR_FAULTS)?, time })
 }
 
-/// Returns the share of the machine's memory that is available without swapping, in percent (proc(5),
-/// "MemAvailable"); `None` if the kernel does not say.
+/// Returns the share of the machine's memory that is available without swapping, in percent
+/// (proc(5), `MemAvailable`); `None` if the kernel does not report it.
 pub fn available_memory_percent() -> Option<u64> {
     available_percent(&read_text("/proc/meminfo").ok()?)
 }
@@ -293,7 +295,8 @@ pub fn current_call(pid: Pid, tid: Tid) -> Option<u64> {
     None
 }
 
-/// Returns the threads of a process, in no certain order; empty if it is gone.
+/// Returns the threads of a process, in no certain order; empty if it is gone. A first thread that
+/// has ended is among them while others live.
 pub fn threads(pid: Pid) -> Vec<Tid> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Tid)).collect()

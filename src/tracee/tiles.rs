@@ -40,8 +40,9 @@ pub(super) const TILES_OFFSET: u64 = 16;
 
 impl Tracee {
     /// Sets the extended state, in the layout of XSAVE, of the only thread of a process that began
-    /// empty, with the page that [`super::start_empty`] returned. If the state has tiles and the
-    /// kernel has no room for them yet, first makes the thread use tiles.
+    /// empty; it must be stopped. `page` is the one that [`super::start_empty`] returned. If the
+    /// state has tiles and the kernel has no room for them yet, first makes the thread execute the
+    /// page's code that uses tiles. Fails if the kernel still refuses the state.
     pub fn set_extended_state(self, page: Addr, area: &[u8]) -> Result<(), Error> {
         let set = self.set_register_set(NT_X86_XSTATE, area);
         if set.is_ok() || !has_tiles(area) {
@@ -51,8 +52,10 @@ impl Tracee {
         self.set_register_set(NT_X86_XSTATE, area)
     }
 
-    /// Copies a thread's tiles, if it uses them, to `to`, the thread of a copy of its process. Does
-    /// nothing if its extended state cannot be read.
+    /// Copies a thread's tiles, if it uses them, to `to`, the only thread of a copy of its process.
+    /// `page` is that of [`super::start_empty`] in the copy: `to` may be made to execute code
+    /// there, as [`Self::set_extended_state`] says. Does nothing if this thread's extended state
+    /// cannot be read.
     pub(super) fn copy_tiles(self, to: Self, page: Addr) -> Result<(), Error> {
         match self.register_set(NT_X86_XSTATE) {
             Ok(area) if has_tiles(&area) => to.set_extended_state(page, &area),
@@ -60,9 +63,10 @@ impl Tracee {
         }
     }
 
-    /// Executes the `TILES_CODE` in `page`, so that the kernel makes room for the tiles, and
-    /// restores the registers. Drops the signal at the end of the code, or that of a process
-    /// without permission.
+    /// Makes the thread execute the `TILES_CODE` in `page`, so that the kernel makes room for the
+    /// tiles, and restores the registers. Drops the signal that ends this: the SIGTRAP of the
+    /// code's INT3, or the SIGILL of a process that may not use tiles. Fails if the thread stops
+    /// for anything but a signal; the registers are then those of the code.
     fn use_tiles(self, page: Addr) -> Result<(), Error> {
         let before = Registers { orig_rax: u64::MAX, ..self.registers()? };
         self.set_registers(&Registers { rip: page.0 + TILES_OFFSET, ..before })?;
@@ -74,7 +78,8 @@ impl Tracee {
     }
 }
 
-/// Returns true if an XSAVE area has tiles that are not in their initial state.
+/// Returns true if an XSAVE area has tiles that are not in their initial state; false if it is too
+/// short for a header.
 fn has_tiles(area: &[u8]) -> bool {
     let in_use = area.get(XSTATE_BV..).and_then(<[u8]>::first_chunk).copied();
     in_use.map_or(0, u64::from_le_bytes) >> XFEATURE_XTILEDATA & 1 != 0

@@ -1,5 +1,6 @@
 //! Hides the trap flag from the program. For a single step the kernel sets it in EFLAGS, which some
-//! instructions copy to the stack, or to R11 (SYSCALL).
+//! instructions copy to the stack (PUSHF), or to R11 (SYSCALL). After a step of an instruction that
+//! loads the flags (POPF, IRET), the kernel would take the flag for the program's own.
 
 use super::error::Error;
 use super::memory::Memory;
@@ -14,8 +15,9 @@ pub const TRAP_FLAG: u64 = 0x100;
 /// The resume flag (RF) of EFLAGS, which SYSCALL does not save in R11.
 pub const RESUME_FLAG: u64 = 0x1_0000;
 
-/// Hides the trap flag after a step of an instruction that copies all flags as `flags` says: from
-/// the stack after PUSHF, from the kernel after POPF and IRET. Returns `None` if the thread can be
+/// Hides the trap flag after a step of an instruction that copies the flags as `flags` says. After
+/// PUSHF, clears it in the copy on the stack; after POPF and IRET, ends the series of steps, so
+/// that the kernel does not take it for the program's own. Returns `None` if the thread can be
 /// treated as stopped by the step, otherwise its new stop, which the caller must handle.
 pub fn hide_after_step(
     tracee: Tracee,
@@ -33,9 +35,9 @@ pub fn hide_after_step(
 }
 
 /// Ends a series of steps after a step of POPF or IRET, by a requested stop before the thread
-/// executes anything. Returns the stop if it is another one. Without this, the kernel would take
-/// the flag of the next step for the program's own, show it, and leave it set (`enable_single_step`
-/// in its arch/x86/kernel/step.c).
+/// executes anything. Returns `None` at that stop, or the stop that came instead. Without this, the
+/// kernel would take the flag of the next step for the program's own, show it, and leave it set
+/// (`enable_single_step` in its arch/x86/kernel/step.c).
 fn end_step_series(tracee: Tracee) -> Result<Option<Stop>, Error> {
     tracee.interrupt()?;
     tracee.resume(0)?;
@@ -44,7 +46,7 @@ fn end_step_series(tracee: Tracee) -> Result<Option<Stop>, Error> {
 }
 
 /// Clears the trap flag in the flags that a step of PUSHF pushed, unless the program itself has set
-/// it, as `registers`, those after the step, show.
+/// it, as `registers`, those after the step, show. Does nothing if the stack cannot be accessed.
 fn hide_on_stack(registers: &Registers, memory: &Memory) {
     let at = Addr(registers.rsp.wrapping_add(1));
     let mut byte = [0];

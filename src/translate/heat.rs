@@ -11,12 +11,12 @@ use super::translator::{CacheMemory, Translator};
 
 /// The inverse of the share of a sample's records that makes a superblock hot.
 const HOT_SHARE: u64 = 1024;
-/// The share of threads, in tenths, that must go against a guess for it to be wrong.
+/// The share of passages, in tenths, that must go against a guess for it to be wrong.
 const OTHERS_OF_TEN: u64 = 6;
 /// The limit on bytes of dropped hot code, whose space in the cache is not reused.
 const DROPPED_BYTES: u64 = 8 << 20;
-/// The number of samples of an exit after which its superblock is judged. It is judged again when
-/// the number has about doubled.
+/// The number of samples of an exit after which its superblock is judged. It is judged again near
+/// each doubling of that number.
 const FEW_EXITS: u64 = 3;
 
 /// The results of all samples of records: which superblocks are hot, and which branches are guessed
@@ -55,7 +55,7 @@ impl Heat {
         (self.starts.iter().copied().collect(), likely.collect())
     }
 
-    /// Adds [`Self::hints`] of earlier runs.
+    /// Adds [`Self::hints`] of earlier runs. Outcomes in them replace those that are known.
     pub(super) fn add_hints(&mut self, hot: Vec<u64>, likely: Vec<(u64, bool)>) {
         self.starts.extend(hot);
         self.likely.extend(likely);
@@ -80,11 +80,11 @@ impl Heat {
 }
 
 impl<M: CacheMemory> Translator<M> {
-    /// Finds the hot superblocks, with at least one record in `HOT_SHARE`, in a sample of
-    /// records, which has the number of records of each edge. Drops those that are worth
-    /// retranslating, and returns how many it dropped. They are retranslated when a thread next
-    /// reaches them. Each superblock is lengthened once and each branch changes direction once, so
-    /// repeated calls converge.
+    /// Finds the hot superblocks, with at least one record in `HOT_SHARE`, in a sample of records,
+    /// which has the number of records of each edge. Drops those that are worth retranslating, and
+    /// returns how many it dropped. They are retranslated when a thread next reaches them. Each
+    /// superblock is lengthened once and each branch changes direction once, so repeated calls
+    /// converge. Ignores unknown edges, and superblocks that were dropped before.
     pub fn learn_from_records(&mut self, sample: &AddressMap<u32, u64>) -> usize {
         let hot_from = (sample.values().sum::<u64>() / HOT_SHARE).max(1);
         let mut by_superblock: AddressMap<u32, Vec<(Edge, u64)>> = AddressMap::default();
@@ -103,7 +103,8 @@ impl<M: CacheMemory> Translator<M> {
 
     /// Counts a sample, in code that counts ticks: a thread was found at a direct exit, with the
     /// number of its edge. Now and then judges the superblock by all its samples, and drops it if
-    /// its path should go on at another exit from now on. Returns true if it was dropped.
+    /// its path should go on at another exit from now on. Returns true if it was dropped; false for
+    /// an unknown edge.
     pub fn note_exit_sample(&mut self, edge: u64) -> bool {
         let Ok(number) = u32::try_from(edge) else { return false };
         let Some(edge) = self.edges.get(number as usize).copied() else { return false };
@@ -124,19 +125,19 @@ impl<M: CacheMemory> Translator<M> {
         self.drop_if_improvable(edge.superblock, counted.collect())
     }
 
-    /// Notes that a superblock is hot, and by the numbers of threads that left it by its edges,
-    /// which branches were guessed wrong: those at which most threads left the path. Drops the
-    /// superblock if one of these facts is new, so that the next translation uses it. Returns true
-    /// if it was dropped. Does nothing if much hot code was dropped before.
+    /// Notes that a superblock is hot, and by how often each of its edges was taken, which branches
+    /// were guessed wrong: those at which most passages left the path. Drops the superblock if one
+    /// of these facts is new, so that the next translation uses it. Returns true if it was dropped.
+    /// Does nothing if much hot code was dropped before, or the superblock was.
     fn drop_if_improvable(&mut self, number: u32, mut edges: Vec<(Edge, u64)>) -> bool {
         if self.heat.dropped_bytes > DROPPED_BYTES {
             return false;
         }
         let superblock = self.superblock(number).filter(|superblock| superblock.alive);
         let Some(&Superblock { start, .. }) = superblock else { return false };
-        // The edges in the order of the path: `arriving` is the number of threads that reached the
-        // next one. If the path ends after a branch, the edge that leaves at the branch is judged
-        // before the one that leaves after it, by all threads that reached the branch.
+        // The edges in the order of the path: `arriving` is the number of passages that reached the
+        // next one. Two edges can have the same last instruction: one leaves at that branch, one
+        // after it. The first is judged first, by all passages that reached the branch.
         edges.sort_by_cached_key(|(edge, _)| {
             (edge.instructions, self.branch_left_at(edge).is_none())
         });

@@ -147,7 +147,7 @@ impl Hook {
             mnemonic if waits(mnemonic) => Self::Wait,
             mnemonic if is_of_transactions(mnemonic) => Self::Transaction,
             M::Lfs | M::Lgs | M::Lss => Self::SegmentLoad,
-            M::Mov | M::Pop if names_segment(insn) => Self::SegmentLoad,
+            M::Mov | M::Pop if loads_segment(insn) => Self::SegmentLoad,
             M::Sgdt | M::Sidt | M::Sldt | M::Str | M::Smsw => Self::SystemRegister,
             mnemonic if saves_state(mnemonic) => Self::SaveState,
             mnemonic if is_device(mnemonic) => Self::Device,
@@ -170,10 +170,10 @@ pub fn hook_of(bytes: &[u8]) -> Option<Hook> {
     super::insn::decode(bytes, 0).and_then(|(insn, _)| Hook::of(&insn))
 }
 
-/// Returns true if the first operand is a segment register other than SS. SS has no base in 64-bit
-/// mode, and a step of a MOV to SS would execute two instructions (SDM volume 3, "Masking
-/// Exceptions and Interrupts When Switching Stacks").
-fn names_segment(insn: &Instruction) -> bool {
+/// Returns true if an instruction loads a segment register other than SS: that is its first
+/// operand. SS has no base in 64-bit mode, and a step of a MOV to SS would execute two instructions
+/// (SDM volume 3, "Masking Exceptions and Interrupts When Switching Stacks").
+fn loads_segment(insn: &Instruction) -> bool {
     let register = insn.op0_register();
     let is_operand = insn.op0_kind() == OpKind::Register;
     is_operand && register.is_segment_register() && register != Register::SS

@@ -114,7 +114,8 @@ pub(super) fn treatment_of(insn: &Instruction) -> Treatment {
 }
 
 /// Returns the treatment of a conditional branch: by its condition if it tests flags; as a branch
-/// with a short displacement if it tests RCX; [`Treatment::Native`] for XBEGIN.
+/// with a short displacement if it tests RCX. Not called for XBEGIN, for which [`must_stay`]
+/// returns true.
 fn conditional(insn: &Instruction) -> Treatment {
     let target = insn.near_branch_target();
     if insn.is_jcc_short_or_near() {

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_out_is_on_one_list_at_a_time() {
+    fn an_exit_is_on_one_list_at_a_time() {
         let mut links = Links::new(Vec::new());
         let exits = [7, 9, 7].map(|target| links.add(Exit { target, field: 0 }, 0, 0));
         for number in exits {

@@ -7,8 +7,8 @@ use super::superblock::{Outcome, Point, State, Step};
 const LEN_BITS: u32 = 4;
 const OUTCOME_BITS: u32 = 3;
 const TICKS: u8 = 0x80;
-/// The number of a plain outcome after which the path goes on elsewhere: at the usual target of an
-/// indirect branch.
+/// The number of a plain outcome after which the path goes on elsewhere: at the expected target of
+/// an indirect branch.
 const PLAIN_ELSEWHERE: u8 = 6;
 /// The outcomes, by number.
 const OUTCOMES: [Outcome; 6] = [

@@ -1,6 +1,6 @@
-//! The usual targets of indirect branches and returns, by samples. In code that counts ticks, a
-//! path goes on at the usual target of its branch, after a comparison. If that fails, the exit
-//! compares a second target.
+//! The expected targets of indirect branches and returns: the usual ones, by samples. In code that
+//! counts ticks, a path goes on at the first expected target of its branch, after a comparison. If
+//! that fails, the exit compares the second one.
 
 use super::address_map::AddressMap;
 use super::superblock::Step;
@@ -13,7 +13,7 @@ const FEW_SAMPLES: u32 = 3;
 const MANY_SAMPLES: u32 = 8;
 /// The targets of a branch change only if its misses are at least one in this many of all samples.
 const MISSES_SHARE: u64 = 8;
-/// The number of samples after which a branch without usual targets is no longer sampled often.
+/// The number of samples after which a branch without expected targets is no longer sampled often.
 const OPEN_SAMPLES: u32 = 16;
 /// The maximum number of times that the expected targets of a branch change.
 const MOST_CHANGES: u8 = 4;
@@ -29,7 +29,7 @@ pub(super) struct Targets {
 }
 
 /// The samples of one branch since its expected targets changed. If there are expected targets,
-/// only samples with another target than the usual one count: misses.
+/// only samples with another target than the first one count: misses.
 #[derive(Clone, Debug, Default)]
 struct Branch {
     /// The branch's first targets, with the number of samples of each.
@@ -37,27 +37,28 @@ struct Branch {
     count: u32,
     /// The number of samples of all branches before these.
     since: u64,
-    /// The usual target, and perhaps a second one; empty if none is expected.
+    /// The expected target at which a path goes on, and perhaps a second one; empty if none is
+    /// expected.
     expected: Vec<u64>,
     /// The number of times that `expected` changed.
     changes: u8,
 }
 
 impl Targets {
-    /// Returns the targets that are expected of the branch at an address, the usual one first; at
-    /// most two, and none if samples showed none.
+    /// Returns the expected targets of the branch at an address, first the one at which a path goes
+    /// on; at most two, and none if samples showed none.
     pub(super) fn expected(&self, branch: u64) -> &[u64] {
         self.branches.get(&branch).map_or(&[], |branch| &branch.expected)
     }
 
-    /// Returns each branch with usual targets, and these targets.
+    /// Returns each branch with expected targets, and these targets.
     pub(super) fn hints(&self) -> Vec<(u64, Vec<u64>)> {
         let branches = self.branches.iter().filter(|(_, branch)| !branch.expected.is_empty());
         branches.map(|(addr, branch)| (*addr, branch.expected.clone())).collect()
     }
 
-    /// Adds the usual targets of earlier runs ([`Self::hints`]), at most two for each branch, in
-    /// place of what is known of the branch.
+    /// Adds the expected targets of earlier runs ([`Self::hints`]), at most two for each branch, in
+    /// place of all that is known of the branch.
     pub(super) fn add_hints(&mut self, hints: Vec<(u64, Vec<u64>)>) {
         for (addr, mut expected) in hints {
             expected.truncate(2);
@@ -88,28 +89,28 @@ impl Branch {
             *count += 1;
         }
         self.seen.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let usual = if self.expected.is_empty() {
-            self.usual_targets()
+        let expected = if self.expected.is_empty() {
+            self.first_targets()
         } else {
             self.targets_after_misses(samples)
         };
-        if usual.is_empty() || self.changes == MOST_CHANGES {
+        if expected.is_empty() || self.changes == MOST_CHANGES {
             return false;
         }
-        *self =
-            Self { expected: usual, changes: self.changes + 1, since: samples, ..Self::default() };
+        *self = Self { expected, changes: self.changes + 1, since: samples, ..Self::default() };
         true
     }
 
     /// Returns true if no target is expected, and the branch has some samples, but too few to know
-    /// that it has no usual targets.
+    /// that none is to be expected.
     fn is_undecided(&self) -> bool {
         self.expected.is_empty() && (1..OPEN_SAMPLES).contains(&self.count)
     }
 
-    /// Returns the target of at least three quarters of the samples, else the two of at least seven
-    /// eighths; empty if there are none such, or too few samples.
-    fn usual_targets(&self) -> Vec<u64> {
+    /// Returns the targets to expect of a branch of which none is expected: the one of at least
+    /// three quarters of the samples, else the two of at least seven eighths; empty if there are
+    /// none such, or too few samples.
+    fn first_targets(&self) -> Vec<u64> {
         let [(first, of_first), (second, of_second), ..] = self.seen;
         if self.count >= FEW_SAMPLES && of_first * 4 >= self.count * 3 {
             vec![first]
@@ -139,9 +140,10 @@ impl Branch {
 impl<M: CacheMemory> Translator<M> {
     /// Counts a sample, in code that counts ticks: a thread was found at the exit of an indirect
     /// branch, with the number of its edge, which leads to `target`. Drops the superblock if its
-    /// path should go on at a usual target from now on: one that this sample made usual, or that
-    /// was not known when the path was built. Returns true if it was dropped, or if a few more
-    /// samples of the branch may have that effect.
+    /// path should go on at an expected target from now on: one that is expected since this sample,
+    /// or was not yet when the path was built. Returns true if it was dropped, or if the branch had
+    /// some samples before this one, but too few to decide: more may then have that effect. Returns
+    /// false for an unknown edge, or one of another kind.
     pub fn note_target_sample(&mut self, edge: u64, target: u64) -> bool {
         self.targets.samples += 1;
         let samples = self.targets.samples;
@@ -151,9 +153,9 @@ impl<M: CacheMemory> Translator<M> {
         let branch = self.targets.branches.entry(last.ip).or_default();
         let is_undecided = branch.is_undecided();
         // A path that goes on at the target does not leave here for it.
-        let is_old = branch.expected.first() == Some(&target);
-        let is_stale = is_old || branch.add_sample(target, samples);
-        is_stale && self.drop_hot(edge.superblock) || is_undecided
+        let is_expected = branch.expected.first() == Some(&target);
+        let wants_new_path = is_expected || branch.add_sample(target, samples);
+        wants_new_path && self.drop_hot(edge.superblock) || is_undecided
     }
 }
 

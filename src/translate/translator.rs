@@ -118,7 +118,7 @@ pub struct Translator<M> {
     pub(super) bounded: Bounded,
     /// The results of samples of records.
     pub(super) heat: Heat,
-    /// The usual targets of indirect branches.
+    /// The expected targets of indirect branches.
     pub(super) targets: Targets,
     /// The order in which earlier runs requested code, by which code is translated ahead.
     order: Order,
@@ -366,8 +366,10 @@ impl<M: CacheMemory> Translator<M> {
         self.translate(addr, Purpose::Bounded(bound), code)
     }
 
-    /// Builds a superblock at `addr`, writes it to a zone, and registers it. Only one that is
-    /// [`Purpose::Plain`] is linked to the exits of others.
+    /// Builds a superblock at `addr`, writes it to a zone, registers it, and returns its number.
+    /// Where no code can be read, it is one that stops there. Fails, and changes nothing, if no
+    /// zone in reach has room, or the numbers are used up. Only one that is [`Purpose::Plain`] is
+    /// linked to the exits of others.
     fn translate(
         &mut self,
         addr: u64,

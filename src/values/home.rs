@@ -30,7 +30,8 @@ impl Machine for InFrame<'_> {
     }
 }
 
-/// Returns the address of a value; `None` if it is not in one piece in memory.
+/// Returns the address of a value; `None` if it is not in one piece in memory. That piece may have
+/// a size, and be shorter than the value.
 pub(super) fn address(home: &Home) -> Option<Addr> {
     match home.pieces.as_slice() {
         [(_, Piece::Memory(addr))] => Some(*addr),
@@ -42,6 +43,7 @@ pub(super) fn address(home: &Home) -> Option<Addr> {
 /// address, whose bytes may be unknown. Otherwise the bytes are read here, and the home has them,
 /// or the reason why they are missing.
 pub(super) fn part(home: &Home, offset: u64, size: u64, machine: &dyn Machine) -> Home {
+    // Only without a size is the piece the whole value.
     if let [(None, Piece::Memory(addr))] = home.pieces.as_slice() {
         return Home::of(Piece::Memory(Addr(addr.0.wrapping_add(offset))));
     }
@@ -52,8 +54,8 @@ pub(super) fn part(home: &Home, offset: u64, size: u64, machine: &dyn Machine) -
     })
 }
 
-/// Reads a value of `size` bytes. Fails if a piece of it is missing, or if it is larger than
-/// [`MAX_BYTES`].
+/// Reads a value of `size` bytes. Fails if a piece of it is missing, if its pieces are too
+/// short or not of whole bytes, or if it is larger than [`MAX_BYTES`].
 pub(super) fn read(home: &Home, size: u64, machine: &dyn Machine) -> Result<Vec<u8>, Missing> {
     read_at(home, 0, size, machine)
 }

@@ -361,8 +361,9 @@ fn is_qualifier(word: &str) -> bool {
     matches!(word, "const" | "volatile" | "restrict")
 }
 
-/// Returns the basic type that has this name in C or Rust, as a list of words; `None` for others.
-/// The words of C, such as `long unsigned int`, may be in any order.
+/// Returns the basic type that has this name, as a list of words, in C, or of Rust's integers to 64
+/// bits, floats and bool; `None` for others, also for `long double` and integers of 128 bits.
+/// `char` is that of C. The words of C, such as `long unsigned int`, may be in any order.
 fn basic(words: &[&str]) -> Option<Basic> {
     let integer = |size_bytes, is_signed| Some(Basic::Integer { size_bytes, is_signed });
     match words {

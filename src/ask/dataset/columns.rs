@@ -90,7 +90,8 @@ impl Columns {
         self.bytes
     }
 
-    /// Adds a row. Fails if the number of cells or the type of one is not that of the columns.
+    /// Adds a row. Fails if the number of cells or the type of one is not that of the columns: then
+    /// the row may be there in part, and the rows cannot be written any more.
     pub(super) fn push(&mut self, row: Vec<Cell>) -> Result<(), ParquetError> {
         if row.len() != self.all.len() {
             return Err(ParquetError::General(format!("a row has {} cells", row.len())));
@@ -103,6 +104,7 @@ impl Columns {
     }
 
     /// Writes the rows to `file` as a row group, and clears them. Does nothing if there are none.
+    /// After an error, the file and the rows are not whole.
     pub(super) fn write_row_group<W: Write + Send>(
         &mut self,
         file: &mut SerializedFileWriter<W>,

@@ -2,6 +2,9 @@
 //! of an exact recording its number and result, in the same order. So the log is read up to each
 //! call of the path in turn. A call that blocks has two entries, and other threads run in between:
 //! its row waits until the second one.
+//!
+//! Path and log are matched by moments: numbers of ticks and log entries, counted together. Each
+//! tick and each entry begins another moment (module `clock`).
 
 use super::columns::Cell;
 use super::rows::{address_cell, place_cells, position_cells};
@@ -28,7 +31,9 @@ type Sink<'a> = &'a mut dyn FnMut(Table, Tid, Vec<Cell>) -> Result<(), Error>;
 /// A system call in the log.
 struct LoggedCall {
     tid: Tid,
+    /// The moment in which the thread makes the call: the entry begins the next one.
     moment: u64,
+    /// The number of the call in the kernel's table.
     number: u64,
     /// The result; `None` if a later entry has it, as the call blocks.
     result: Option<i64>,
@@ -52,7 +57,8 @@ struct LogReader<'a> {
 impl Asked {
     /// Passes the rows of all system calls to `sink`, and of an exact recording those of all
     /// signals. Of a path recording, only the positions of the calls are known. Ends early if
-    /// `interrupted` returns true.
+    /// `interrupted` returns true: then the rows of the rest of the run, and of the calls that have
+    /// not returned, are missing.
     pub(super) fn kernel_rows(
         &self,
         sink: Sink<'_>,
@@ -121,12 +127,14 @@ impl LogReader<'_> {
         sink(Table::SystemCalls, tid, system_call_row(at, true, None, None))
     }
 
-    /// Reads the log up to the next system call that is not after a moment, and returns it. Passes
-    /// on the rows of signals and returns before it. `None` if there is no such call.
+    /// Reads the log up to the next system call in `moment` or before it, and returns that; `None`
+    /// if there is no such call. Passes on the rows of signals and returns before it. Leaves the
+    /// entries after `moment` unread.
     fn next_call(&mut self, moment: u64, sink: Sink<'_>) -> Result<Option<LoggedCall>, Error> {
         loop {
             let index = self.cursor.index() - self.first;
             let Some(entry) = self.cursor.peek()? else { return Ok(None) };
+            // The moment of this entry: the ticks and the entries before it.
             let here = self.ticks.saturating_add(entry.ticks).saturating_add(index);
             if here > moment {
                 return Ok(None);
@@ -139,8 +147,8 @@ impl LogReader<'_> {
         }
     }
 
-    /// Processes an entry, which is in `moment`: passes on the rows of a signal and of a system
-    /// call that it ends. Returns the system call that begins with it, if one does.
+    /// Processes an entry, which is logged in `moment`: passes on the rows of a signal and of a
+    /// system call that it ends. Returns the system call that begins with it, if one does.
     fn process_entry(
         &mut self,
         entry: Entry,
@@ -168,6 +176,7 @@ impl LogReader<'_> {
                 cells.extend(place_cells(Some(&*self.asked.place(at.ip)), &mut self.texts));
                 sink(Table::Signals, tid, cells)?;
             }
+            // The call that the thread was in is not made.
             LogEvent::Changed { state: Some(_), .. } => self.write_open_call(tid, None, sink)?,
             _ => {}
         }
@@ -203,7 +212,8 @@ impl LogReader<'_> {
     }
 }
 
-/// Returns the row of a system call. Its number and result are null if they are unknown.
+/// Returns the row of a system call. Its number and result are null if they are unknown, and its
+/// error number if the result is no error.
 fn system_call_row(at: u64, is_exact: bool, number: Option<u64>, result: Option<i64>) -> Vec<Cell> {
     let name = number.and_then(Model::by_number).map(|model| Cell::text(model.name));
     let error = result.filter(|result| (LOWEST_ERROR..0).contains(result));

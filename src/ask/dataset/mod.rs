@@ -80,7 +80,7 @@ impl Dataset {
     }
 
     /// Removes a run from the dataset, first its row in `runs`. Does nothing if the dataset has
-    /// nothing of it.
+    /// nothing of it. After an error, parts of it remain.
     fn remove(&self, run: &str) -> Result<(), Error> {
         for table in Table::ALL {
             let dir = self.directory(table, run);
@@ -98,7 +98,8 @@ impl Dataset {
 impl Asked {
     /// Returns the name of this run in a dataset: the name of the recording's directory, and a part
     /// of the SHA-256 hash of its manifest. Replaces other characters than letters, digits, `-`,
-    /// `_` and `.` by `_`, and removes `.` and `_` from the start.
+    /// `_` and `.` by `_`, and removes `.` and `_` from the start. Fails if the manifest cannot be
+    /// read.
     pub fn run_name(&self) -> Result<String, Error> {
         // A link, such as to the latest one, is the same run.
         let dir = self.recording_dir();

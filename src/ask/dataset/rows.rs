@@ -69,8 +69,9 @@ pub(super) fn call_row(call: &Call, is_exact: bool, texts: &mut Texts) -> Vec<Ce
 }
 
 /// Returns the rows of an execution: one for each expression, or a single one if there are none.
-/// `code` is the code that was asked for, as the user wrote it. `is_exact` is the kind of
-/// recording, which determines the form of positions.
+/// `expressions` are the texts of the hit's values, in their order. `code` is the code that was
+/// asked for, as the user wrote it. `is_exact` is the kind of recording, which determines the form
+/// of positions.
 pub(super) fn hit_rows(
     hit: &Hit,
     code: &str,
@@ -116,12 +117,12 @@ fn value_cells(value: Option<&Shown>) -> [Cell; 3] {
     [Cell::text(value.to_string()), integer, real]
 }
 
-/// Returns the row of an executed source line.
+/// Returns the row of a source line, whose most executed instruction was executed `count` times.
 pub(super) fn line_row(file: &str, line: u32, count: u64) -> Vec<Cell> {
     vec![Cell::text(file), Cell::number(line), Cell::Integer(count.cast_signed())]
 }
 
-/// Returns the rows of all threads.
+/// Returns the rows of all threads. Names that are unknown are null.
 pub(super) fn thread_rows(asked: &Asked) -> Vec<Vec<Cell>> {
     let manifest = asked.timeline.reader().manifest();
     let named = |tid: Tid| {

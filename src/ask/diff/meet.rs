@@ -21,7 +21,8 @@ pub(super) trait Items {
     /// Takes the next item; `None` at the end of the path.
     fn next(&mut self) -> Option<Self::Item>;
 
-    /// Puts the last items back, in their order.
+    /// Puts back items that were taken last, in the order of the path: they are the next ones
+    /// again.
     fn put_back(&mut self, items: &[Self::Item]);
 }
 
@@ -117,6 +118,7 @@ impl<'a, S: Items> Side<'a, S> {
     }
 
     /// Puts back the items from the first one at a place of the activation on, so that it is next.
+    /// Does nothing if the path did not pass that place.
     fn put_back_from(&mut self, key: u64) {
         if let Some(first) = self.places.get(&key) {
             self.items.put_back(&self.kept[*first..]);
@@ -125,7 +127,7 @@ impl<'a, S: Items> Side<'a, S> {
 }
 
 /// Reads both paths, which parted at these depths, up to the place where they meet again. This
-/// place is the next item of both if they do.
+/// place is the next item of both if they do; otherwise the items that were read are gone.
 pub(super) fn meet<S: Items>(items: [&mut S; 2], depths: [usize; 2]) -> Meeting {
     let [good, bad] = items;
     let mut sides = [Side::new(good, depths[0]), Side::new(bad, depths[1])];

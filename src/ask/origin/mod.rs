@@ -179,7 +179,7 @@ impl OriginSearch<'_> {
     fn follow(&mut self, question: &OriginQuestion<'_>, sink: Sink<'_>) -> Result<(), Error> {
         match question.at {
             Some(position) => {
-                let last = Asked::last_position_of(self.replay);
+                let last = Asked::highest_position_of(self.replay);
                 if position > last {
                     let (last, _) = Position::parts(last);
                     return Err(Error::AfterEnd(last));

@@ -33,7 +33,8 @@ struct Interval {
 }
 
 impl Asked {
-    /// Returns the position of a thread's instruction `index`; `None` if the path is shorter.
+    /// Returns the position of a thread's instruction `index`. `None` if the path is shorter, or,
+    /// in an exact recording, if the thread's first known place is later.
     pub fn position_of_instruction(&self, tid: Tid, index: u64) -> Option<u64> {
         if index >= self.timeline.instructions(tid) {
             return None;
@@ -49,7 +50,7 @@ impl Asked {
 
 impl TickConverter<'_> {
     /// Returns the number of instructions that the thread executed before a position: its next
-    /// instruction there. At most the length of its path.
+    /// instruction there. At most the length of its path; 0 if its first known place is later.
     pub(super) fn index_of(&self, position: u64) -> u64 {
         let (moment, instructions) = Position::parts(position);
         let count = self.path.timeline.instructions(self.path.tid);
@@ -140,7 +141,8 @@ impl TickConverter<'_> {
         let _ = self.visit_ticks(&interval.range, interval.range.start, visitor);
     }
 
-    /// Does the same as [`Self::each_tick`], from the last tick to the first.
+    /// Calls `visitor` for each tick of an interval, from the last one to the first, with the
+    /// number of the instruction after it, until it breaks.
     fn each_tick_backward(
         &self,
         interval: &Interval,
@@ -169,8 +171,9 @@ impl TickConverter<'_> {
     }
 
     /// Calls `visitor` for each tick in a range of instructions, from the segment that contains
-    /// instruction `from` on. Returns the number of this segment's first instruction, which may be
-    /// before the range: a path can be decoded only from the start of a segment.
+    /// instruction `from` on, until it breaks. Returns the number of this segment's first
+    /// instruction, which may be before the range: a path can be decoded only from the start of a
+    /// segment.
     fn visit_ticks(
         &self,
         range: &Range<u64>,

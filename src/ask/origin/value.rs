@@ -15,9 +15,10 @@ const LARGEST_VALUE_BYTES: u64 = 1 << 16;
 const MOST_FRAMES: usize = 100;
 
 impl OriginSearch<'_> {
-    /// Evaluates the value of a question at the replay's position, and returns it as the first
-    /// step. Fails if the value has no single place, or memory that is empty or too large is asked
-    /// for.
+    /// Evaluates the value of a question at the replay's position, in the question's thread or else
+    /// in the one that executes next, and returns it as the first step. A memory range that the
+    /// question names is shown without its value. Fails if there is no such thread, if the value
+    /// has no single place, or if memory that is empty or too large is asked for.
     pub(super) fn first_step(
         &mut self,
         question: &OriginQuestion<'_>,
@@ -46,10 +47,12 @@ impl OriginSearch<'_> {
         }
     }
 
-    /// Evaluates an expression in frame number `frame`, or else in the innermost frame in which it
-    /// can be evaluated; frames of the program's own file come before those of libraries. Also
-    /// returns a code address in the frame that was used. Fails if the value is in a register of an
-    /// outer frame, or with the error of the first frame if there is no such frame.
+    /// Evaluates an expression in frame number `frame` (0 is the innermost), or else in the
+    /// innermost frame in which it can be evaluated; frames of the program's own file come before
+    /// those of libraries. Looks at [`MOST_FRAMES`] frames at most. Also returns a code address in
+    /// the frame that was used. Fails if the value is in a register of an outer frame. If it can be
+    /// evaluated in no frame, fails with the error of the first frame that was tried, or with
+    /// [`Error::NoFrame`] if there is none.
     fn locate_in_frames(
         &self,
         text: &Question,
@@ -98,8 +101,8 @@ impl OriginSearch<'_> {
     }
 
     /// Returns the memory or register that holds a value: 8 bytes if the size of the value is
-    /// unknown, and at most 64 KiB. Fails if the value is in several parts or not there. `pc` is
-    /// for the error.
+    /// unknown, and at most 64 KiB. Fails if the value is in several parts, in a register that is
+    /// not followed, or not there. `pc` is for the error.
     fn value_place(&self, located: &Located, pc: Addr) -> Result<ValuePlace, Error> {
         let size_bytes = located.size_bytes.unwrap_or(8).clamp(1, LARGEST_VALUE_BYTES);
         match located.home.pieces.as_slice() {
@@ -129,15 +132,16 @@ pub(super) fn intersection(wanted: AddrRange, other: AddrRange) -> Option<AddrRa
     (start < end).then_some(AddrRange::new(start, end))
 }
 
-/// Returns the bytes of the place `of`, given the bytes of the place `at`, which contains `of`.
-/// `None` if it does not.
-pub(super) fn part_of(bytes: &[u8], at: ValuePlace, of: ValuePlace) -> Option<Vec<u8>> {
-    let (start, size) = match (at, of) {
-        (ValuePlace::Memory(all), ValuePlace::Memory(part)) => {
-            (part.start.0.checked_sub(all.start.0)?, part.size_bytes())
+/// Returns the bytes of the place `part`, given the bytes of the place `whole`; `None` if `whole`
+/// does not contain `part`. Of registers, only the offsets are compared: the caller has to pass
+/// parts of the same one.
+pub(super) fn part_of(bytes: &[u8], whole: ValuePlace, part: ValuePlace) -> Option<Vec<u8>> {
+    let (start, size) = match (whole, part) {
+        (ValuePlace::Memory(whole), ValuePlace::Memory(part)) => {
+            (part.start.0.checked_sub(whole.start.0)?, part.size_bytes())
         }
-        (ValuePlace::Register(all), ValuePlace::Register(part)) => {
-            (part.offset.checked_sub(all.offset)?, part.size_bytes)
+        (ValuePlace::Register(whole), ValuePlace::Register(part)) => {
+            (part.offset.checked_sub(whole.offset)?, part.size_bytes)
         }
         _ => return None,
     };

@@ -1,4 +1,4 @@
-//! Looks at what other processes map: memory that they may write is foreign.
+//! Looks at what other processes map. Shared memory that they may write is foreign (`foreign`).
 
 use crate::common::Pid;
 use crate::sideband::{Mapping, parse_maps};
@@ -12,12 +12,13 @@ pub(super) struct WritableElsewhere {
     /// The given mappings whose file another process can write, by a mapping of that file.
     pub mappings: Vec<Mapping>,
     /// True if there is a process whose mappings cannot be read, and which may be a child of the
-    /// program.
+    /// program, so that `mappings` may lack some.
     pub is_partly_unknown: bool,
 }
 
 /// Reads the mappings of all processes (/proc/PID/maps), and returns which of some shared mappings
-/// of the process `own` others can write. Takes long where there are many processes.
+/// of the process `own` others can write. Skips processes whose mappings cannot be read. Takes long
+/// where there are many processes.
 pub(super) fn written_by_others(own: Pid, mappings: &[Mapping]) -> WritableElsewhere {
     let mut written = WritableElsewhere::default();
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -32,7 +33,8 @@ pub(super) fn written_by_others(own: Pid, mappings: &[Mapping]) -> WritableElsew
             }
         };
         let Ok(maps) = parse_maps(&text) else { continue };
-        // A mapping that cannot be read may be foreign memory that another recorder closed.
+        // A mapping that cannot be read may be foreign memory that another recorder closed: made
+        // inaccessible while its program executes.
         let may_write =
             |m: &Mapping| m.protection.shared && (m.protection.write || !m.protection.read);
         for mapping in mappings {

@@ -39,8 +39,9 @@ pub(super) struct Scratch(Vec<Buffer>);
 
 impl Scratch {
     /// Replaces the buffers of a call that a thread is about to make: changes its registers, and
-    /// copies the buffers' bytes. Buffers that are too large, overlap, or cannot be written by the
-    /// program stay where they are, as do all those of calls other than `MOVABLE`.
+    /// copies the buffers' bytes. Buffers that are too large, overlap, cannot be written by the
+    /// program, or are one too many for the area stay where they are, as do all those of calls
+    /// other than `MOVABLE`.
     pub(super) fn replace_buffers(
         process: &TranslatedProcess,
         (tracee, area): (Tracee, Area),
@@ -110,7 +111,8 @@ impl Scratch {
     }
 
     /// Copies the bytes that the kernel wrote, in a call with this result, to the program's
-    /// buffers, and drops code that was translated from those.
+    /// buffers, and drops code that was translated from those. Leaves out memory that another
+    /// thread has unmapped.
     pub(super) fn copy_back(
         &self,
         process: &mut TranslatedProcess,
@@ -152,7 +154,7 @@ impl Scratch {
     }
 }
 
-/// Reads a range, if the program can write all of it; `None` otherwise.
+/// Reads a range; `None` if the program cannot write all of it, or it cannot be read.
 fn writable_bytes(process: &TranslatedProcess, range: AddrRange) -> Option<Vec<u8>> {
     let mut covered = range.start;
     for mapping in process.space.overlapping(range) {

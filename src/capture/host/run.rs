@@ -10,10 +10,13 @@ use std::time::{Duration, Instant};
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// The pause between two checks whether the program has ended.
 const POLL: Duration = Duration::from_millis(5);
+/// The maximum number of bytes that are read of each stream.
 const OUTPUT_LIMIT_BYTES: u64 = 1 << 20;
 
 /// Runs a program without input, waits for its end, and returns its output, first stdout, then
-/// stderr; `None` if it cannot be run, or does not end within [`TIMEOUT`]: it is killed then.
+/// stderr; `None` if it cannot be run, or does not end within [`TIMEOUT`]: it is killed then. Of
+/// each stream, at most [`OUTPUT_LIMIT_BYTES`] are returned, and none if a process that the program
+/// left running keeps it open until the timeout.
 pub(super) fn output(program: &Path, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
     command.args(arguments).env_remove("DEBUGINFOD_URLS").stdin(Stdio::null());

@@ -26,6 +26,8 @@ impl Tried {
     }
 }
 
+/// Starts a program under ptrace, reads its registers, and kills it before its first instruction.
+/// Returns the text of the error if one of these fails.
 fn ptrace(program: &Path) -> Result<(), String> {
     let argv = [program.as_os_str().to_owned()];
     let launch = Launch { program, argv: &argv, env: &[], directory: None, aslr: false };

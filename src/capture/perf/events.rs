@@ -94,14 +94,15 @@ impl Engine<'_> {
         go.is_some_and(|go| go.locked)
     }
 
-    /// Leaves a thread stopped with its process, for job control.
+    /// Leaves a thread stopped with its process, for job control (`PTRACE_LISTEN`). Its next stop
+    /// will be reported.
     fn enter_group_stop(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         thread.activity = Activity::GroupStopped;
         gone_is_fine(thread.tracee.listen())
     }
 
-    /// Handles a stop at a system call, which is used to look for newly mapped code.
+    /// Handles a stop at a system call: looks for newly mapped code, and resumes the thread.
     fn handle_call_stop(&mut self, tid: Tid) -> Result<(), Error> {
         let pid = self.threads.get(&tid).map_or(self.program, |thread| thread.pid);
         self.update_filter_of(pid)?;
@@ -109,7 +110,7 @@ impl Engine<'_> {
     }
 
     /// Looks for newly mapped code that the filter names. If there is some, sets the new filter on
-    /// the events of all threads of the process.
+    /// the events of all threads of the process, and enables them.
     fn update_filter_of(&mut self, pid: Pid) -> Result<(), Error> {
         let ranges = self.pmu.filter_ranges();
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
@@ -124,7 +125,7 @@ impl Engine<'_> {
     }
 
     /// Records a signal before its delivery, and delivers it, unless the debugger wants to see it
-    /// first.
+    /// first. Does nothing if the thread is gone.
     fn handle_signal(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         match thread.tracee.signal_info() {
@@ -149,7 +150,8 @@ impl Engine<'_> {
     }
 
     /// Handles the birth of a thread or process, reported by a stop of its parent, and resumes the
-    /// parent.
+    /// parent. A new thread is traced from its first stop on, or detached from if only one thread
+    /// is recorded. Does nothing if the parent is gone.
     fn handle_birth(&mut self, parent: Tid) -> Result<(), Error> {
         let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
         let child = Tid(i32::try_from(message).unwrap_or(0));
@@ -224,8 +226,8 @@ impl Engine<'_> {
         self.resume(tid, 0)
     }
 
-    /// Ends the recording of a process that does something unsupported, as the clause `why` states,
-    /// and detaches from it.
+    /// Ends the recording of a process that does something unsupported, as the clause `why` states:
+    /// detaches from it, so that it goes on natively, and adds a note for the user.
     fn end_unrecordable(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
         let path = executable(pid).map(|p| p.display().to_string()).unwrap_or_default();
         self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
@@ -345,8 +347,9 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Writes the final state of a process whose threads are all stopped, detaches from them, and
-    /// completes the recording.
+    /// Writes the final state of a process whose threads are all stopped, if that of any thread can
+    /// be read. Detaches from the threads, delivers the signals that they hold, and completes the
+    /// recording.
     pub(super) fn detach_process(&mut self, pid: Pid) -> Result<(), Error> {
         let tids: Vec<Tid> =
             self.threads.values().filter(|t| t.pid == pid).map(|t| t.tracee.0).collect();

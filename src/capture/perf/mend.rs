@@ -20,8 +20,9 @@ pub(super) struct Mender {
 }
 
 impl Mender {
-    /// Takes the next whole packets. Returns those that are known to be right, repaired: a TIP.PGD
-    /// and the packets after it are held back until the next TIP.PGE, TIP.PGD or OVF.
+    /// Takes the next packets, which are whole. Returns those that are known to be right, repaired,
+    /// also those of earlier calls: a TIP.PGD and the packets after it are held back until the next
+    /// TIP.PGE, TIP.PGD or OVF, or until [`Self::take_held`] or [`Self::take_held_at_int3`].
     pub(super) fn repair(&mut self, packets: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let mut rest = Packets::new(packets);
@@ -38,8 +39,9 @@ impl Mender {
         out
     }
 
-    /// Adds a packet, encoded as `bytes`, to those held back or to `out`. Writes its IP in full if
-    /// it is the first IP after an inserted FUP.
+    /// Adds a packet, encoded as `bytes`, to those held back if it is a TIP.PGD or if some are held
+    /// back, otherwise to `out`. A TIP.PGD, TIP.PGE or OVF first moves those held back to `out`.
+    /// Writes the packet's IP in full if it is the first IP after an inserted FUP.
     fn add(&mut self, packet: Packet, bytes: &[u8], out: &mut Vec<u8>) {
         let leaves = matches!(packet, Packet::TipPgd(_));
         let enters = matches!(packet, Packet::TipPge(_) | Packet::Ovf);

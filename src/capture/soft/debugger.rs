@@ -15,7 +15,7 @@ const SYSCALL_BYTES: u64 = 2;
 
 impl Thread {
     /// Marks the thread, which is stopped outside the cache, as stopped for the debugger, with
-    /// `event` to report.
+    /// `event` to report in place of any earlier one.
     pub(super) fn stop_with(&mut self, event: Report) {
         self.activity = Activity::Stopped;
         self.pending.unreported = Some(event);
@@ -52,8 +52,9 @@ impl Process {
         })
     }
 
-    /// Handles a thread that left the cache at `ip`, one of [`Debugger::stops()`]: stops it with an
-    /// event, or resumes it if only another thread stops there.
+    /// Handles a thread that left the cache at `ip`, one of [`Debugger::stops()`]: ends its trace
+    /// there, and stops it with an event. If only another thread stops there, resumes it in the
+    /// cache instead.
     pub(super) fn handle_stop_address(
         &mut self,
         thread: &mut Thread,
@@ -83,8 +84,8 @@ impl Process {
         !has_stopped && self.debugger.as_ref().is_some_and(|debugger| debugger.catches.has(number))
     }
 
-    /// Marks a thread, which is outside the cache, as stopped for the debugger before the system
-    /// call at `ip`.
+    /// Stops a thread, which is outside the cache, for the debugger before system call `number`,
+    /// whose instruction is at `ip`: ends its trace there, and marks it as stopped.
     pub(super) fn stop_before_call(&mut self, thread: &mut Thread, number: u64, ip: u64) {
         self.send(thread.tid(), TraceItem::EnterKernel { ip });
         thread.caught_call = Some((ip, number));
@@ -123,15 +124,16 @@ impl Process {
         }
     }
 
-    /// Takes and returns the event to report when the caught system call returns in which the
-    /// thread is; `None` if it is in none.
+    /// Returns the event for the return of the caught system call that a thread is in, and forgets
+    /// that call. `None` if the thread is in none.
     pub(super) fn take_call_return(&mut self, tid: Tid) -> Option<Report> {
         let (_, number) = self.debugger.as_mut()?.caught_calls.remove(&tid)?;
         Some(Report::CallReturn(number))
     }
 
-    /// Resumes a thread that is stopped outside the cache: lets it enter the cache, without a stop
-    /// at its own address. A thread that waits for a vfork child waits on in the kernel instead.
+    /// Resumes a thread that is stopped outside the cache: continues its trace, and lets it enter
+    /// the cache, without a stop at its own address. A thread that waits for a vfork child waits on
+    /// in the kernel instead.
     pub(super) fn resume_in_cache(&mut self, thread: &mut Thread) -> Result<(), Error> {
         if thread.waits_for_child {
             return thread.wait_for_child();
@@ -143,9 +145,9 @@ impl Process {
         Ok(thread.tracee().resume(0)?)
     }
 
-    /// Marks an interrupted thread, already outside the cache, as stopped for the debugger or for a
-    /// snapshot, without an event. If it is in a system call, moves it out of the call, before it
-    /// if the kernel would restart it.
+    /// Ends the trace of an interrupted thread, already outside the cache, and marks it as stopped
+    /// for the debugger or for a snapshot, without an event. If it is in a system call, moves it
+    /// out of the call, before it if the kernel would restart it.
     pub(super) fn halt(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let registers = thread.tracee().registers()?;
         self.send(thread.tid(), TraceItem::EnterKernel { ip: registers.rip });

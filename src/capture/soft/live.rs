@@ -253,7 +253,7 @@ impl Engine {
         pids.into_iter().try_for_each(|pid| self.kill_process(pid))
     }
 
-    /// Kills a process, and waits until its recording is completed.
+    /// Kills a process, ends its debugger's requests, and waits until its recording is completed.
     pub(super) fn kill_process(&mut self, pid: Pid) -> Result<(), Error> {
         Tracee::kill_process(pid);
         if let Some(process) = self.processes.get_mut(&pid) {

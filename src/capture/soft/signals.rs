@@ -20,12 +20,14 @@ use crate::tracee::{SiginfoBytes, Signo, Stop, dispositions, pending_stop};
 use crate::translate::Location;
 
 impl Engine {
-    /// Handles a stop of a thread for a signal. If the stop is before a system call after which the
-    /// process cannot be recorded, ends its recording and detaches from it.
+    /// Handles a stop of a thread for a signal. Another stop that came in between is queued. If the
+    /// stop is before a system call after which the process cannot be recorded, ends its recording
+    /// and detaches from it.
     pub(super) fn handle_signal_stop(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let (mut disturbance, mut left) = (None, None);
         self.with_thread(tid, |process, thread| {
-            disturbance = process.handle_signal_stop(thread, signal)?;
+            disturbance = process.handle_stop_by_cause(thread, signal)?;
+            // Set by `handle_call_start`.
             left = process.leave_reason.take().map(|why| (thread.pid(), why));
             Ok(())
         })?;
@@ -35,8 +37,9 @@ impl Engine {
 }
 
 impl Process {
-    /// Resumes a thread that stopped for `signal` at the end of its trace buffer, and was switched
-    /// to its next one. Returns its exit stop instead if it was killed.
+    /// Resumes a thread that stopped for `signal` at the page after its full trace buffer, and was
+    /// switched to its next one ([`Self::handle_stop_by_cause`] calls this). Returns its exit stop
+    /// instead if it was killed.
     fn resume_after_buffer_switch(
         &mut self,
         thread: &mut Thread,
@@ -52,8 +55,9 @@ impl Process {
     }
 
     /// Handles a stop for a signal, by its cause. Returns another stop of the thread if that came
-    /// in between, which the caller has to handle.
-    fn handle_signal_stop(
+    /// in between, which the caller has to handle. If the thread is about to make a system call
+    /// after which it cannot be recorded, sets `leave_reason` instead of resuming it.
+    fn handle_stop_by_cause(
         &mut self,
         thread: &mut Thread,
         signal: Signo,
@@ -65,7 +69,9 @@ impl Process {
         match cause {
             SignalStop::Request => self.handle_code_request(thread)?,
             SignalStop::BeforeCall(at) => self.handle_call(thread, &at)?,
+            // The instruction is not translated, or threads stop at its address.
             SignalStop::Native(at) => self.leave_cache_at(thread, &at)?,
+            // The page after the trace buffer, which was full. The other case is below.
             SignalStop::Guard if self.switch_full_buffer(thread)? => {
                 return self.resume_after_buffer_switch(thread, signal);
             }
@@ -90,7 +96,7 @@ impl Process {
                 thread.translated.repeat_fault()?;
                 thread.resume_activity(0)?;
             }
-            // The program accessed the page itself.
+            // The page after the trace buffer, which was not full: the program accessed it itself.
             SignalStop::Guard => {
                 let info = thread.tracee().signal_info()?;
                 return self.handle_program_signal(thread, info);

@@ -30,6 +30,7 @@ pub(super) fn is_system_call(process: &Process, ip: Addr) -> bool {
     is_syscall(process, ip) || is_32_bit_call(process, ip)
 }
 
+/// Returns true if the instruction at `ip` is SYSCALL.
 fn is_syscall(process: &Process, ip: Addr) -> bool {
     has_code(process, ip, [0x0f, 0x05])
 }
@@ -39,6 +40,7 @@ fn is_32_bit_call(process: &Process, ip: Addr) -> bool {
     has_code(process, ip, [0xcd, 0x80])
 }
 
+/// Returns true if these bytes are at `ip`; false if the memory cannot be read.
 fn has_code(process: &Process, ip: Addr, code: [u8; 2]) -> bool {
     let mut bytes = [0; 2];
     process.memory.read(ip, &mut bytes) == 2 && bytes == code
@@ -52,7 +54,8 @@ pub(super) fn next_call(process: &Process, thread: &Thread) -> Option<u64> {
     Some(registers.rax & NUMBER)
 }
 
-/// Notes the system call that the thread is about to make, in `current_call`.
+/// Notes the system call that the thread is about to make, in `current_call`. Does nothing if the
+/// thread was killed.
 pub(super) fn note_call(process: &Process, thread: &mut Thread) -> Result<(), Error> {
     let registers = match thread.tracee.registers() {
         // The thread was killed: its exit will be reported.
@@ -82,7 +85,8 @@ pub(super) fn handle_call_stop(process: &mut Process, thread: &mut Thread) -> Re
     }
 }
 
-/// Handles the start of a system call: notes and records it. Makes rseq(2) fail.
+/// Handles the start of a system call: notes and records it. Makes rseq(2) fail. The caller resumes
+/// the thread. Does nothing if the thread is gone.
 fn handle_call_start(
     process: &mut Process,
     thread: &mut Thread,
@@ -146,7 +150,7 @@ fn handle_call_end(process: &mut Process, thread: &mut Thread, call: Call) -> Re
 }
 
 /// Moves a thread whose call was interrupted back to before the call instruction, which it executes
-/// again when it is resumed.
+/// again when it is resumed. Does not resume it.
 fn move_before_call(thread: &mut Thread) -> Result<(), Error> {
     let registers = registers_outside_call(&thread.tracee.registers()?);
     thread.tracee.set_registers(&registers)?;
@@ -189,6 +193,7 @@ fn record_return(process: &mut Process, thread: &mut Thread, call: &Call) -> Res
     Ok(())
 }
 
+/// Returns true for the number of a system call that can change mappings, or replace the program.
 fn changes_mappings(number: u64) -> bool {
     matches!(
         number,

@@ -118,7 +118,7 @@ impl Engine {
     }
 
     /// Creates the path of a thread that has not run yet, with a log of its steps if the request
-    /// wants one.
+    /// wants one and its file can be opened.
     pub(super) fn new_path(&self, tid: Tid, pid: Pid) -> Path {
         let log = self.request.step_log.as_ref().map(|dir| dir.join(format!("{tid}.log")));
         let open = |path| File::options().append(true).create(true).open(path).ok();
@@ -137,7 +137,8 @@ impl Engine {
         }
     }
 
-    /// Adds a new thread to the recording. Its first stop sets its address.
+    /// Adds a new thread to the recording. Its first stop sets its address. Does nothing if its
+    /// process is not recorded.
     pub(super) fn add_thread(
         &mut self,
         tid: Tid,
@@ -211,6 +212,7 @@ impl Engine {
         Ok(wait_interruptibly()?)
     }
 
+    /// Returns true if a thread is being stepped.
     pub(super) fn is_stepping(&self) -> bool {
         self.threads.values().any(|thread| thread.activity == Activity::Stepping)
     }
@@ -226,8 +228,8 @@ impl Engine {
         Ok(self.processes.values_mut().try_for_each(|p| p.recorder.flush())?)
     }
 
-    /// Resumes ready threads until one is being stepped, or one must stop for the debugger; any
-    /// number may be in system calls.
+    /// Resumes ready threads until one is being stepped, none is ready, or one must stop for the
+    /// debugger; any number may be in system calls.
     pub(super) fn schedule(&mut self) -> Result<(), Error> {
         while !self.is_stepping() {
             let Some(tid) = self.next_thread() else { return Ok(()) };
@@ -315,7 +317,7 @@ impl Engine {
     }
 
     /// Writes the final state once all threads of a process are at their exit stops, and resumes
-    /// them, unless a debugger is to look at them first.
+    /// them, unless a debugger is to look at them first. Does nothing before.
     pub(super) fn end_if_all_at_exit(&mut self, pid: Pid) -> Result<(), Error> {
         self.forget_first_thread(pid)?;
         let of_process = |thread: &&mut Thread| thread.pid == pid;
@@ -337,8 +339,8 @@ impl Engine {
         threads.into_iter().try_for_each(|thread| gone_is_fine(thread.tracee.resume(0)))
     }
 
-    /// Completes the recording of a process that has ended (with `exit`) or was detached from
-    /// (`None`).
+    /// Forgets a process that has ended (with `exit`) or was detached from (`None`), with its
+    /// threads, and completes its recording.
     pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
         self.threads.retain(|_, thread| thread.pid != pid);
         if pid == self.program {
@@ -366,6 +368,8 @@ impl Engine {
         }
     }
 
+    /// Returns the outcome, whose first recording is that of the program. Fails if no recording was
+    /// completed.
     fn outcome(mut self) -> Result<Outcome, Error> {
         // List the program's own recording first.
         self.finished.sort_by_key(|(_, manifest, _)| manifest.pid != self.program);

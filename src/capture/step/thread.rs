@@ -141,7 +141,7 @@ impl Thread {
     }
 
     /// Adds the executed instruction `insn` to the path, and notes that the thread is now at
-    /// `next`.
+    /// `next`, which is not decoded yet, and where breakpoints count again.
     pub(super) fn retire(&mut self, insn: &Insn, next: Addr) {
         self.path.retire(insn, next);
         self.ip = next;
@@ -151,7 +151,7 @@ impl Thread {
 
     /// Notes that the thread is at `ip` for another reason than its own instruction, such as a
     /// signal handler: adds an interrupt to its path, and forgets what was decoded and reported of
-    /// the place where it was.
+    /// the place where it was. Breakpoints count again.
     pub(super) fn divert(&mut self, ip: Addr) {
         self.path.interrupt(self.ip);
         self.ip = ip;

@@ -16,7 +16,8 @@ pub(super) const KEY_BYTES: usize = RECORDS * 4;
 const POPS: usize = 7;
 /// The maximum number of return addresses that a chain leaves on the stack.
 const PUSHES: usize = 16;
-/// A non-canonical address, where no path starts.
+/// A non-canonical address, where no path starts. Differs from the one in [`super::hot`], so that
+/// an empty chain never applies.
 const NOWHERE: u64 = 1 << 62;
 
 /// The bytes of records that are looked up together.
@@ -31,7 +32,7 @@ pub(super) struct Chain {
     key: ChainKey,
     /// The start of the first record's path.
     pub(super) start: u64,
-    /// The target of the last record, if it is direct.
+    /// The address to which the chain leads, if `ending` is `Direct`.
     pub(super) target: u64,
     /// TNT bits before the first TIP, the oldest highest.
     bits: u64,
@@ -66,8 +67,9 @@ pub(super) struct Chain {
     loud: u8,
     /// The number of records at the end that add nothing to the trace.
     pub(super) quiet: u8,
-    /// The treatment of the last record.
-    pub(super) treatment: Treatment,
+    /// The end of the chain: `Direct` if its target is known, whatever the last record is; else
+    /// `Return` or `Indirect`, and the next record shows the target.
+    pub(super) ending: Treatment,
 }
 
 impl Chain {
@@ -92,7 +94,7 @@ impl Chain {
         records: 0,
         loud: 0,
         quiet: 0,
-        treatment: Treatment::Slow,
+        ending: Treatment::Slow,
     };
 
     /// Builds the longest chain of these records; an empty one if it would have fewer than two.
@@ -119,18 +121,18 @@ impl Chain {
     /// bit or packet, if it is direct; else 0.
     #[inline(always)]
     pub(super) fn loud(&self) -> u32 {
-        if self.loud == 0 { 0 } else { number(&self.key, usize::from(self.loud) - 1) }
+        if self.loud == 0 { 0 } else { edge_number(&self.key, usize::from(self.loud) - 1) }
     }
 
     /// Returns the numbers of the quiet edges at the chain's end, in order.
     pub(super) fn quiet_records(&self) -> impl Iterator<Item = u32> + '_ {
         (self.records.saturating_sub(self.quiet)..self.records)
-            .map(|at| number(&self.key, usize::from(at)))
+            .map(|at| edge_number(&self.key, usize::from(at)))
     }
 
     /// Applies the calls and returns of the chain to the encoder's return stack, except for a
-    /// return at its end. Returns false and changes nothing if a return does not match the stack,
-    /// so that the chain does not apply.
+    /// return at its end. `addresses` are those of all chains. Returns false and changes nothing if
+    /// a return does not match the stack, so that the chain does not apply.
     #[inline(always)]
     pub(super) fn apply_to_stack(&self, addresses: &[u64], encoder: &mut Encoder) -> bool {
         let (pops, pushes) = (usize::from(self.pops), usize::from(self.pushes));
@@ -161,8 +163,8 @@ impl Chain {
         true
     }
 
-    /// Adds the packets and bits of the chain to a batch, without those for the target of an
-    /// indirect last record.
+    /// Adds the packets and bits of the chain to a batch, without those for a target that only the
+    /// next record shows.
     #[inline(always)]
     pub(super) fn put_packets(&self, batch: &mut Batch) {
         batch.add_bits(self.bits, self.bit_count.into());
@@ -205,9 +207,10 @@ impl Chain {
     }
 }
 
-/// Returns the number of the edge of a record, by the record's index.
+/// Returns the number of the edge of the record at `index` of the key, the oldest first. `index`
+/// must be less than [`RECORDS`]: a larger one wraps around.
 #[inline(always)]
-fn number(key: &ChainKey, index: usize) -> u32 {
+fn edge_number(key: &ChainKey, index: usize) -> u32 {
     let at = index % RECORDS * 4;
     u32::from_le_bytes([key[at], key[at + 1], key[at + 2], key[at + 3]])
 }
@@ -231,7 +234,7 @@ impl<'a> ChainBuilder<'a> {
     /// Builds the longest chain of these records; `None` if it would have fewer than two.
     fn build(key: &ChainKey, dictionary: &'a Dictionary, encoder: &'a Encoder) -> Option<Self> {
         let record = |at: usize| {
-            let number = (at < RECORDS).then(|| number(key, at))?;
+            let number = (at < RECORDS).then(|| edge_number(key, at))?;
             dictionary.plain.get(number as usize).zip(dictionary.edge(number))
         };
         let mut builder = Self {
@@ -253,7 +256,7 @@ impl<'a> ChainBuilder<'a> {
             let next = record(at + 1).map(|(next, _)| next.start);
             let Some(target) = builder.add_target(plain, next) else { break };
             here = target;
-            (builder.chain.treatment, builder.chain.target) = (Treatment::Direct, target);
+            (builder.chain.ending, builder.chain.target) = (Treatment::Direct, target);
         }
         (builder.chain.records > 1).then_some(builder)
     }
@@ -298,14 +301,14 @@ impl<'a> ChainBuilder<'a> {
         chain.add_bits(plain.bits.into(), plain.bit_count);
         chain.records += 1;
         chain.instructions = instructions;
-        chain.treatment = plain.treatment;
+        chain.ending = plain.treatment;
         Some(())
     }
 
     /// Adds the TNT bit or TIP for the target of the edge just added, if it needs one. For a return
     /// or indirect branch, `next` is the target: the start of the next record's path. Returns the
-    /// target; `None` if the chain must end with this edge, whose target is then added when the
-    /// chain is applied.
+    /// target; `None`, and adds nothing, if the chain must end with this edge, whose target is then
+    /// added when the chain is applied.
     fn add_target(&mut self, plain: &PlainEdge, next: Option<u64>) -> Option<u64> {
         match plain.treatment {
             Treatment::Return => {
@@ -341,7 +344,8 @@ impl<'a> ChainBuilder<'a> {
         matches
     }
 
-    /// Appends the chain's addresses to those of all chains, and returns the chain.
+    /// Appends the chain's addresses to those of all chains, those of returns to calls before it
+    /// first, and returns the chain.
     fn finish(self, addresses: &mut Vec<u64>) -> Chain {
         let count = |addresses: &[u64]| u8::try_from(addresses.len()).unwrap_or(u8::MAX);
         let chain = Chain {

@@ -3,9 +3,10 @@
 //! section "Packet Binding"). So that all rounds are decoded, each is reported by an interruption
 //! that resumes at once (FUP, TIP.PGD, TIP.PGE), as in [`crate::pt::unit`].
 //!
-//! The encoder keeps the quiet edges since the last packet or bit. Before it adds a packet with an
-//! address that these may have passed, it walks them again (`report_rounds`), piece by piece of
-//! straight code (a *run*), and reports an address in each round.
+//! The encoder keeps the quiet edges since the last packet or bit, and the loud edge before them
+//! (*loud* and *quiet* edges: see [`super`]). Before it adds a packet with an address that these
+//! may have passed, it walks them again (`report_rounds`), piece by piece of straight code (a
+//! *run*), and reports an address in each round.
 
 use super::Encoder;
 use crate::common::Addr;
@@ -69,11 +70,13 @@ impl Encoder {
 
     /// Walks the edges since the last packet or pending bit again, and then `steps`, which were
     /// executed after them. Reports an address in each round, and at last the current address.
+    /// Writes the pending bits first, and forgets the edges. Does nothing if there are neither
+    /// edges nor steps.
     #[cold]
     pub(super) fn report_rounds(&mut self, dictionary: &Dictionary, steps: &[Step]) {
         let ip = self.ip;
         let edges: Vec<Edge> = self.edges_since_bit(dictionary).copied().collect();
-        // The loud edge is quiet only after its last bit.
+        // A walk begins after the loud edge's last bit, from where on that edge is quiet, too.
         let first =
             edges.first().map(|edge| if self.loud == 0 { edge.start } else { edge.quiet_start });
         let Some(start) = first.or(steps.first().map(|step| step.ip)) else { return };
@@ -104,12 +107,13 @@ impl Encoder {
         }
     }
 
-    /// Ends the current run with a branch, and begins the next at its target. If an earlier run has
-    /// executed the target, reports the branch.
+    /// Ends the current run with a branch, and begins the next at its target. If an earlier run, or
+    /// the one that ends, has executed the target, reports the branch and forgets the runs.
     fn jump(&mut self, walk: &mut Walk, jump: Jump) {
         let Jump { from, to } = jump;
         self.check_run(walk, from);
-        let is_reported = walk.runs.is_empty() && walk.start == from;
+        // A packet, or the report of a start, has determined this address already.
+        let is_decoder_there = walk.runs.is_empty() && walk.start == from;
         walk.runs.push((walk.start, from));
         walk.start = to;
         if !walk.has_run(to, to) {
@@ -117,8 +121,9 @@ impl Encoder {
         }
         walk.runs.clear();
         if to == from {
-            // A FUP with the branch's own address would also match its target.
-            if !is_reported {
+            // A FUP with the branch's own address would also match its target, so the TIP.PGD alone
+            // reports the branch, by its target.
+            if !is_decoder_there {
                 self.report_address(from);
             }
             let ip = self.last_ip.compress(Addr(to));

@@ -11,8 +11,10 @@ use super::chains::Chains;
 use super::{BadRecord, Encoder, STACK_DEPTH};
 use crate::encode::dictionary::{Dictionary, PlainEdge, Treatment};
 
-/// A non-canonical address, where no path starts.
-const NOWHERE: u64 = 1 << 63;
+/// The address of a thread that no plain record can follow: a non-canonical one, where no path
+/// starts. Differs from that of an empty chain ([`super::chain`]): such a chain takes no record, so
+/// it would be applied forever.
+const NOT_READY: u64 = 1 << 63;
 
 /// The maximum number of times that failed look-ups of a chain double the number of records before
 /// the next look-up.
@@ -79,8 +81,9 @@ struct HotState {
 
 impl Encoder {
     /// Encodes records, first an owed one. Returns the number of bytes of an incomplete record at
-    /// the end, or an error at an invalid record. A last record whose target only the next one
-    /// shows is then owed.
+    /// the end, which it does not encode, or an error at an invalid record: packets of records
+    /// before it may be missing then. A last record whose target only the next one shows is then
+    /// owed, and counts as encoded.
     pub(in crate::encode) fn encode_records(
         &mut self,
         dictionary: &Dictionary,
@@ -110,6 +113,8 @@ impl Encoder {
             let plain = dictionary.plain.get(number as usize).ok_or(BadRecord)?;
             let fits = plain.start == hot.ip && hot.batch.len() < hot.batch_limit;
             if !fits || plain.treatment.is_slow() {
+                // The value that `encode_record` takes: a time or a target, or 0 if the edge needs
+                // none. `None` if the record is cut off, or the next one is not there yet.
                 let value = match plain.treatment {
                     Treatment::Direct | Treatment::Quiet | Treatment::Slow => Some(0),
                     Treatment::Timed => records.take_value(),
@@ -153,8 +158,9 @@ impl Encoder {
         Ok(records.bytes.len())
     }
 
-    /// Encodes a chain of records, if one is known for the next records and can be executed now.
-    /// Else returns false and takes no record; may then add the chain to `chains`.
+    /// Encodes a chain of records, if one is known for the next records and can be applied now.
+    /// Else returns false and takes no record; may then add the chain to `chains`. Fails at an
+    /// unknown edge after the chain.
     #[inline(always)]
     fn encode_chain(
         &mut self,
@@ -172,7 +178,7 @@ impl Encoder {
             return Ok(false);
         }
         let count = usize::from(chain.records);
-        let (target, loud) = if chain.treatment == Treatment::Direct {
+        let (target, loud) = if chain.ending == Treatment::Direct {
             (chain.target, chain.loud())
         } else {
             let Some(target) = records.start_after(count, dictionary)? else { return Ok(false) };
@@ -182,7 +188,7 @@ impl Encoder {
             return Ok(false);
         }
         chain.put_packets(&mut hot.batch);
-        match chain.treatment {
+        match chain.ending {
             Treatment::Return if self.pop_if_match(target) => hot.batch.add_bits(1, 1),
             Treatment::Return | Treatment::Indirect => hot.batch.add_tip(target),
             _ => {}
@@ -198,7 +204,8 @@ impl Encoder {
     }
 
     /// Keeps the last record for later: makes it the owed one if only the next record determines
-    /// its target; else it is incomplete, and is put back.
+    /// its target; else it is incomplete, and is put back. The state of the encoder does not change
+    /// otherwise.
     #[cold]
     fn keep_for_later<'a>(
         &mut self,
@@ -223,7 +230,7 @@ impl Encoder {
             batch,
             is_ready,
             batch_limit: self.psb_at.saturating_sub(self.out.len()).min(Batch::BYTES),
-            ip: if is_ready { self.ip } else { NOWHERE },
+            ip: if is_ready { self.ip } else { NOT_READY },
             loud: self.loud,
             has_quiet: !self.quiet.is_empty(),
             instructions: 0,
@@ -231,7 +238,7 @@ impl Encoder {
     }
 
     /// Writes the packets and state of plain records back to the encoder. Load the state again
-    /// after this.
+    /// after this: it counts the same instructions twice otherwise.
     fn store_hot_state(&mut self, hot: &mut HotState) {
         self.out.extend_from_slice(hot.batch.bytes());
         if hot.is_ready {

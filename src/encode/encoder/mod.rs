@@ -151,7 +151,7 @@ impl Encoder {
     }
 
     /// Encodes the owed record, if there is one: its branch led to `ip`. Fails if that record
-    /// cannot follow the last one.
+    /// cannot follow the last one; it is then dropped.
     pub(super) fn finish_owed_record(
         &mut self,
         dictionary: &Dictionary,

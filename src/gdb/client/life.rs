@@ -12,9 +12,9 @@ use crate::session::{Run, Start};
 
 impl<R: Run> Client<'_, R> {
     /// Kills process `pid` if it is one beside the program (a forked child that the session also
-    /// has); else kills the program. `reply` is the answer to `vKill`; `k` has none. With the
-    /// program the connection ends, too, unless the client is in extended mode and gets a reply:
-    /// then it may start another program.
+    /// has); else, for any other `pid` or none, kills the program. `reply` is the answer to
+    /// `vKill`; `k` has none. With the program the connection ends, too, unless the client is in
+    /// extended mode and gets a reply: then it may start another program.
     pub(super) fn kill(&mut self, pid: Option<Pid>, reply: Option<&'static [u8]>) -> Answer {
         if let Some(pid) = pid
             && self.served.session.run().is_beside(Tid(pid.0))
@@ -30,9 +30,9 @@ impl<R: Run> Client<'_, R> {
         }
     }
 
-    /// Detaches from process `pid` if the session has several processes; the others stay. Else, or
-    /// without `pid`, detaches from all, and the connection ends unless the client is in extended
-    /// mode.
+    /// Detaches from process `pid` if the session has several processes; the others stay, and so
+    /// does the connection. Else, whatever `pid` is, or without `pid`, detaches from all, and the
+    /// connection ends unless the client is in extended mode.
     pub(super) fn detach(&mut self, pid: Option<Pid>) -> Answer {
         let others = |tid| self.served.session.run().is_beside(tid);
         let threads = self.served.session.threads();
@@ -50,7 +50,8 @@ impl<R: Run> Client<'_, R> {
     }
 
     /// Detaches from one process of several. Chooses the thread of the last stop if the chosen one
-    /// is gone. Returns an error if there is no such process.
+    /// is gone. Returns an error if there is no such process, or if the session cannot detach from
+    /// it.
     fn detach_one(&mut self, pid: Pid) -> Answer {
         let session = &mut self.served.session;
         if session.threads().iter().all(|thread| thread.pid != pid) {
@@ -93,8 +94,8 @@ impl<R: Run> Client<'_, R> {
         Answer::Reply(reply)
     }
 
-    /// Returns the thread that `Hc` chose if it does not exist now, and packet `body` resumes the
-    /// chosen thread. Only `vCont` does not, since it names its threads.
+    /// Returns the thread that `Hc` chose if it does not exist now and the run control packet
+    /// `body` is about it: all are but `vCont`, which names its threads. `None` otherwise.
     pub(super) fn missing_thread(&self, body: &[u8]) -> Option<Tid> {
         let names_threads = body.starts_with(b"vCont");
         let chosen = self.chosen.only_resumed().filter(|_| !names_threads);
@@ -109,7 +110,7 @@ impl<R: Run> Client<'_, R> {
     /// Starts a program or attaches to a process, in place of the current program, and forgets what
     /// was asked about that one: the conditions of breakpoints, the choices of threads, a position
     /// to go to, the branch trace, the script's `line` and `finish`. Returns the stop reply, or an
-    /// error for the client, with nothing forgotten.
+    /// error for the client, with nothing forgotten, although the current program may be gone.
     pub(super) fn start(&mut self, start: &Result<Start, &'static str>) -> Vec<u8> {
         let start = match start {
             Ok(start) => start,
@@ -180,8 +181,9 @@ impl<R: Run> Client<'_, R> {
         lldb::answer(&self.served.session, self.features.signals, body)
     }
 
-    /// Returns a thread's stop reply: the session's stop, or a stop without a reason; an error if
-    /// the thread does not exist.
+    /// Returns a thread's stop reply: the session's last stop if it was this thread's, else a stop
+    /// without a reason. An error if the thread does not exist now, or for `None`, which a
+    /// malformed ID gives.
     fn thread_stop(&self, tid: Option<Tid>) -> Vec<u8> {
         let last = self.served.session.last_stop();
         match tid.filter(|tid| self.served.session.is_alive(*tid)) {

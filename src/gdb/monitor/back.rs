@@ -7,7 +7,8 @@ use crate::session::{Activation, BackStep, Edge, Run, Session, StopReason};
 
 /// Handles `back TID into | over | out FRAME RETURN`: steps a thread back in an exact recording,
 /// and returns text for the user: why it stopped, if that is not the end of the step, and the new
-/// position. TID is decimal, FRAME and RETURN are hex with `0x`.
+/// position. TID is decimal, FRAME and RETURN are hex with `0x`. Moves nothing, and says why, if
+/// the thread does not exist now, for other words, and in a run that is not exact.
 pub(super) fn back<R: Run>(
     session: &mut Session<R>,
     thread: &str,
@@ -32,6 +33,7 @@ pub(super) fn back<R: Run>(
     note.to_owned() + &when(session)
 }
 
+/// Parses the words after the thread; `None` if they are others.
 fn step(how: &[&str]) -> Option<BackStep> {
     Some(match how {
         ["into"] => BackStep::Into,
@@ -44,6 +46,7 @@ fn step(how: &[&str]) -> Option<BackStep> {
     })
 }
 
+/// Parses a number in hex with `0x`; `None` if it is malformed.
 fn number(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }

@@ -40,6 +40,7 @@ fn is_name(name: &str) -> bool {
     begins && !taken && name.len() <= NAME_LIMIT_BYTES
 }
 
+/// Removes a mark, and returns text for the user, also if there is no such mark.
 pub(super) fn unmark<R: Run>(session: &mut Session<R>, name: &str) -> String {
     match session.mark(name, None) {
         Some(_) => format!("mark {} is removed\n", Visible(name)),
@@ -47,6 +48,7 @@ pub(super) fn unmark<R: Run>(session: &mut Session<R>, name: &str) -> String {
     }
 }
 
+/// Returns a line for each mark with its position, or how to set one if there are none.
 pub(super) fn list<R: Run>(session: &Session<R>) -> String {
     if session.marks().is_empty() {
         return "no marks: `monitor mark NAME` sets one here\n".to_owned();

@@ -25,17 +25,18 @@ impl Core {
     /// Fails for another file, and if a header or note is damaged. Of memory that is cut off at the
     /// end of the file, only the bytes there are known.
     pub fn parse(bytes: &Bytes) -> Result<Self, Error> {
+        // The parser of `object` needs aligned tables.
         let bytes = &bytes.clone().aligned();
         let elf = Elf::parse(bytes)?;
         check_kind(&elf)?;
         let mut contents = parse_notes(bytes)?;
         contents.segments = elf.segments.iter().map(core_segment).collect();
-        let memory = elf.segments.iter().filter_map(|segment| section(bytes, segment)).collect();
+        let memory = elf.segments.iter().filter_map(|segment| known_part(bytes, segment)).collect();
         Ok(Self { contents, memory })
     }
 
     /// Copies memory from `addr` on into `buf`. Returns the number of bytes copied, up to the first
-    /// that is not in the core.
+    /// that is not in the core: 0 if that is the one at `addr`.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         self.memory.read(addr, buf)
     }
@@ -46,7 +47,7 @@ impl Core {
     }
 }
 
-/// Fails unless a file is a core of a 64-bit x86 process.
+/// Fails unless a file is a core of a 64-bit x86 process. Does not check the byte order.
 fn check_kind(elf: &Elf) -> Result<(), Error> {
     let file_type = match elf.file_type {
         FileType::Core if elf.machine == EM_X86_64 && elf.is_64 => return Ok(()),
@@ -59,7 +60,8 @@ fn check_kind(elf: &Elf) -> Result<(), Error> {
     Err(Error::NotCore { file_type })
 }
 
-/// Converts a loadable segment to one of a core.
+/// Converts a loadable segment to one of a core. It counts as dumped if the file should have bytes
+/// of it, even if the file is cut off before them.
 fn core_segment(segment: &Segment) -> CoreSegment {
     CoreSegment {
         range: AddrRange::sized(segment.start, segment.memory_size_bytes),
@@ -70,9 +72,9 @@ fn core_segment(segment: &Segment) -> CoreSegment {
     }
 }
 
-/// Returns the part of the segment that the file contains, which is smaller in a truncated core;
-/// `None` if the file ends before the segment.
-fn section(bytes: &Bytes, segment: &Segment) -> Option<Section> {
+/// Returns the part of the segment that the file contains, which is smaller in a truncated core,
+/// and empty if the core has only the segment's range; `None` if the file ends before the segment.
+fn known_part(bytes: &Bytes, segment: &Segment) -> Option<Section> {
     let held = (bytes.len() as u64).checked_sub(segment.offset)?.min(segment.file_size_bytes);
     Some(Section {
         range: AddrRange::sized(segment.start, held),
@@ -80,6 +82,7 @@ fn section(bytes: &Bytes, segment: &Segment) -> Option<Section> {
         offset: segment.offset,
         writable: segment.writable,
         executable: segment.executable,
+        // Not the bytes of a mapped file.
         altered: true,
         ..Section::default()
     })

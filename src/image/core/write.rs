@@ -24,7 +24,7 @@ pub trait CoreMemory {
     fn read(&mut self, addr: Addr, buf: &mut [u8]) -> usize;
 
     /// Returns the first run of whole pages in `range` that the process never touched; `None` if
-    /// there is none, or if they are unknown. These pages are zero and need not be read.
+    /// there is none, or if that is unknown. These pages are zero and need not be read.
     fn untouched(&mut self, _range: AddrRange) -> Option<AddrRange> {
         None
     }
@@ -97,8 +97,8 @@ impl<W: Write + Seek> Writer<'_, W> {
     }
 
     /// Writes the known runs of a segment, with one program header each. A run ends at an unknown
-    /// byte, and the next one begins at the page after it. Untouched pages are part of a run, as
-    /// holes in the file.
+    /// byte, and the next one begins at the page after it. Pages that were never touched
+    /// ([`CoreMemory::untouched`]), and pages of zeros, are part of a run, as holes in the file.
     fn dump_segment(
         &mut self,
         segment: &CoreSegment,
@@ -165,7 +165,8 @@ impl<W: Write + Seek> Writer<'_, W> {
         self.position = self.position.next_multiple_of(align_bytes);
     }
 
-    /// Writes memory, but leaves a hole for each page of zeros.
+    /// Writes memory, but leaves a hole for each page of zeros. `bytes` begins at a page; its last
+    /// one may be a part.
     fn write_pages(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let is_zero = |page: &&[u8]| page.iter().all(|byte| *byte == 0);
         let pages: Vec<&[u8]> = bytes.chunks(4096).collect();

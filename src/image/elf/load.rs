@@ -9,11 +9,14 @@ use std::sync::Arc;
 static ZERO_PAGE: [u8; 4096] = [0; 4096];
 
 /// Returns the sections of an ELF file loaded with `bias` added to its addresses, in the order in
-/// which the kernel maps them: where they share a page, the later one covers the earlier one.
+/// which the kernel maps them: where they share a page, the later one covers the earlier one. Fails
+/// if the headers cannot be read.
 ///
 /// Maps whole pages, as the kernel does: the bytes of the file around a segment are visible too,
 /// but if a segment is larger in memory than in the file, the rest of its last page is zero.
-/// Further pages have no bytes in the file and stay unknown.
+/// Further pages have no bytes in the file: no section covers them. Leaves out segments that the
+/// kernel would reject, which are all of them if `bias` is not a multiple of a page; the result may
+/// be empty.
 pub fn load(bytes: &Bytes, bias: u64, name: &str) -> Result<Vec<Section>, Error> {
     let elf = Elf::parse(bytes)?;
     let whole = Section {
@@ -27,7 +30,7 @@ pub fn load(bytes: &Bytes, bias: u64, name: &str) -> Result<Vec<Section>, Error>
 
 /// Returns the sections as [`load`] does, with the file's lowest page at `addr`; at its linked
 /// address if `addr` is `None`. Fails if `addr` is not the start of a page, or if the file has no
-/// segment.
+/// segment. The result is still empty if no segment can be mapped.
 pub fn load_at(bytes: &Bytes, addr: Option<Addr>, name: &str) -> Result<Vec<Section>, Error> {
     let elf = Elf::parse(bytes)?;
     let lowest = elf.segments.iter().map(|segment| segment.start.page()).min();
@@ -41,7 +44,8 @@ pub fn load_at(bytes: &Bytes, addr: Option<Addr>, name: &str) -> Result<Vec<Sect
 }
 
 /// Returns the part of the segment that is in the file, and the zeros to the end of its last page;
-/// none for a segment that the kernel rejects or that has no bytes in the file.
+/// none for a segment that the kernel rejects, that has no bytes in the file, or that reaches past
+/// the last address.
 fn load_segment(whole: &Section, segment: &Segment, bias: u64) -> Vec<Section> {
     let start = segment.start.wrapping_add(bias);
     let Some(file_end) = start.0.checked_add(segment.file_size_bytes).map(Addr) else {

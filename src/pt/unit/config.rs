@@ -65,8 +65,9 @@ impl Config {
         }
     }
 
-    /// Returns perf's configuration for `intel_pt//u`: branches and time stamps at CPL 1 to 3 with
-    /// RET compression; a PSB every 4 KiB.
+    /// Returns a configuration for the code of a program, with tracing on: branches and time stamps
+    /// at CPL 1 to 3 with RET compression; a PSB every 4 KiB. There are no MTC and CYC packets.
+    /// perf's `intel_pt//u` differs, where the CPU can do that: MTC packets, a PSB every 16 KiB.
     #[must_use]
     pub fn user_only() -> Self {
         let enables = RtitCtl::TRACE_EN | RtitCtl::USER | RtitCtl::BRANCH_EN | RtitCtl::TSC_EN;

@@ -89,7 +89,7 @@ impl Unit {
     }
 
     /// Replaces the configuration, and drops buffered branch outcomes. Must be called while the
-    /// unit is off.
+    /// unit is off. The ratios of the clocks stay those that the unit was created with.
     pub(super) fn configure(&mut self, config: Config) {
         self.config = config;
         self.tnt = TntBuffer::new(&config);
@@ -292,8 +292,8 @@ impl Unit {
         self.put_unflushed(packet);
     }
 
-    /// Writes a packet, and leaves the buffered branch outcomes in the buffer. Drops the packet as
-    /// [`Self::put`] does.
+    /// Writes only this packet: leaves the buffered branch outcomes in the buffer, and writes no
+    /// CYC before it. Drops it as [`Self::put`] does.
     pub(super) fn put_unflushed(&mut self, packet: &Packet) {
         if self.trigger_en() && !self.overflow.loses(packet) {
             self.put_unchecked(packet);

@@ -39,14 +39,15 @@ impl Memory {
         self.on_restricted = on_restricted;
     }
 
-    /// Copies the bytes at `address` to `bytes`; restricted memory reads as FF.
+    /// Copies the bytes at `address` to `bytes`; restricted memory reads as FF, unwritten as 0.
     pub fn read(&self, address: u64, bytes: &mut [u8]) {
         for (at, byte) in (address..).zip(bytes) {
             *byte = if self.is_restricted(at) { 0xff } else { self.byte(at) };
         }
     }
 
-    /// Returns the `size_bytes` bytes at `address`.
+    /// Returns the `size_bytes` bytes at `address`, as [`Self::read`] reads them: restricted memory
+    /// as FF, unwritten as 0.
     #[must_use]
     pub fn bytes(&self, address: u64, size_bytes: usize) -> Vec<u8> {
         let mut bytes = vec![0; size_bytes];
@@ -65,12 +66,13 @@ impl Memory {
         }
     }
 
-    /// Writes an 8-byte value, such as an entry of a table of physical addresses.
+    /// Writes an 8-byte value, such as an entry of a table of physical addresses, except to
+    /// restricted memory.
     pub fn write_u64(&mut self, address: u64, value: u64) {
         self.write(address, &value.to_le_bytes());
     }
 
-    /// Reads an 8-byte value.
+    /// Reads an 8-byte value, of bytes as [`Self::read`] reads them.
     #[must_use]
     pub fn read_u64(&self, address: u64) -> u64 {
         let mut bytes = [0; 8];

@@ -56,7 +56,9 @@ pub(super) enum Stored {
 pub(super) struct Output {
     /// `IA32_RTIT_OUTPUT_BASE`.
     pub(super) base: u64,
-    /// `IA32_RTIT_OUTPUT_MASK_PTRS`.
+    /// `IA32_RTIT_OUTPUT_MASK_PTRS`. High half: `OutputOffset`. Low half, with bits 6 to 0 always
+    /// ones: the mask of a single range, or in bits 31 to 7 the index of the entry in a table
+    /// (`MaskOrTableOffset`).
     pub(super) mask_ptrs: u64,
     pub(super) memory: Memory,
     /// All bytes sent to the trace transport subsystem.

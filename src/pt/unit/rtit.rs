@@ -28,8 +28,8 @@ pub struct Rtit {
 
 impl Rtit {
     /// Creates a processor after reset, with tracing off. `capabilities` is `None` for one without
-    /// PT. Of `model`, only the settings that no register holds are used: how the unit packs, and
-    /// its clocks' ratios.
+    /// PT. Of `model`, only the packing (`tnt`, `deferred_tips`) and the ratios of the clocks are
+    /// used: it reports no circles.
     #[must_use]
     pub fn new(capabilities: Option<Capabilities>, model: Config, memory: Memory) -> Self {
         let at_reset = Config { ctl: RtitCtl(0), ..Config::new(RtitCtl(0)) };
@@ -129,7 +129,8 @@ impl Rtit {
         self.error
     }
 
-    /// Writes a register other than `IA32_RTIT_CTL`.
+    /// Writes a register other than `IA32_RTIT_CTL`, and drops buffered branch outcomes. The caller
+    /// has checked `value`, and that `TraceEn` is clear.
     fn write_register(&mut self, register: Register, value: u64) {
         let mut config = *self.unit.config();
         match register {

@@ -1,6 +1,6 @@
-//! The entries of a log. An entry is an event of one thread, and the thread's position at the event:
-//! the *ticks* since its last entry. A tick is a branch that is counted; every cycle of control flow
-//! has one.
+//! The entries of a log. An entry is an event of one thread, and the thread's position at the
+//! event: the *ticks* since its last entry. A tick is a branch that is counted; every cycle of
+//! control flow has one.
 
 use super::bytes::Bytes;
 use crate::common::{Addr, AddrRange, Pid, Tid};
@@ -295,7 +295,8 @@ pub enum MapChange {
     Discard(AddrRange),
 }
 
-/// A mapping of a process.
+/// A mapping of the recorded process. (The bytes of a file of the recording are a
+/// `recording::Mapped`.)
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapped {
     /// The addresses of the mapping.

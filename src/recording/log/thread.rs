@@ -83,8 +83,8 @@ impl LogThread {
         }
     }
 
-    /// Returns true if a write has failed, as far as is known yet. [`Self::flush`] returns the
-    /// error.
+    /// Returns true if a write has failed, as far as is known yet: nothing is written after that.
+    /// The next [`Self::flush`] returns the error.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
@@ -102,14 +102,16 @@ impl LogThread {
         size.recv().unwrap_or_else(|_| self.report_panic())
     }
 
-    /// Waits until all orders are executed, and ends the thread. Returns its sink; `None` if it
-    /// never got it.
+    /// Waits until all orders are executed, and ends the thread. Returns its sink, with the error
+    /// of a write that no flush has returned; `None` if the thread never got the sink.
     pub(super) fn end(mut self) -> Option<Box<LogSink>> {
         self.orders = None;
         let thread = self.thread.take()?;
         thread.join().unwrap_or_else(|panic| resume_unwind(panic))
     }
 
+    /// Hands an order to the thread. Waits if [`WAITING`] orders are waiting already. Panics if the
+    /// thread has panicked.
     fn send(&mut self, order: LogOrder) {
         let is_received = self.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok());
         if !is_received {
@@ -136,7 +138,8 @@ impl Drop for LogThread {
     }
 }
 
-/// Executes orders until the sender is dropped.
+/// Executes orders until the sender is dropped. Calls `move_to_cpu` after each flush. Goes on after
+/// an error, which the next flush sends; the sink drops the entries after it.
 fn write_all(
     sink: &mut LogSink,
     orders: &Receiver<LogOrder>,

@@ -3,7 +3,7 @@
 use super::super::error::ErrorKind;
 use super::super::format::{
     CHECKSUMS, CORE, DEBUG_DIR, IMAGE_DIR, KEYFRAME_DIR, MANIFEST, PLACES, SIDEBAND, SOURCE_DIR,
-    STARTING, TRACE_DIR, log_part,
+    STARTING, TRACE_DIR, first_entry_in_name,
 };
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -81,7 +81,7 @@ fn member(line: &str) -> Option<Member> {
 /// it.
 pub(super) fn is_known(name: &str) -> bool {
     let Some((dir, file)) = name.split_once('/') else {
-        let is_log = log_part(name).is_some();
+        let is_log = first_entry_in_name(name).is_some();
         return is_log || [MANIFEST, STARTING, CHECKSUMS, SIDEBAND, PLACES, CORE].contains(&name);
     };
     match dir {

@@ -74,8 +74,9 @@ struct Item {
 }
 
 /// Packs a recording and additional files into `out`, which must not exist. Leaves out additional
-/// files that the recording has already. Fails if the recording is damaged. Calls `progress` with
-/// the number of bytes done and that of all, and fails if it returns false. Removes a partial file.
+/// files that the recording has already. Fails if the recording is damaged, or a file has a name
+/// that no recording has. Calls `progress` with the number of bytes done and that of all, and fails
+/// if it returns false. Removes a partial file.
 pub fn pack(
     reader: &Reader,
     extras: Vec<Extra>,
@@ -103,8 +104,9 @@ pub fn pack(
     written
 }
 
-/// Returns the files of a complete recording: those with a checksum, and the traces. The manifest
-/// comes last.
+/// Returns the files of a complete recording: those with a checksum, the traces, and the `extras`
+/// that it does not have yet. They are sorted by name; after them come a list of checksums that
+/// includes the extras, and the manifest.
 fn items_of_complete(reader: &Reader, sums: &Sums, extras: Vec<Extra>) -> Result<Vec<Item>, Error> {
     let mut sums = sums.clone();
     let own = |name: &str| Content::File(reader.dir().join(name));
@@ -130,16 +132,17 @@ fn items_of_complete(reader: &Reader, sums: &Sums, extras: Vec<Extra>) -> Result
     items.into_iter().map(|(name, content)| item(name, content)).collect()
 }
 
-/// Returns the files of a cut recording. If its recorder is still running, they grow: their sizes
-/// are read in such an order that no trace runs on code that the sideband has not announced, and no
-/// keyframe is of a place after the end of the log.
+/// Returns the files of a cut recording, and the `extras` that it does not have yet. If its
+/// recorder is still running, the files grow: their sizes are read in such an order that no trace
+/// runs on code that the sideband has not announced, and no keyframe is of a place after the end of
+/// the log. The starting manifest comes last; there are no checksums.
 fn items_of_cut(reader: &Reader, extras: Vec<Extra>) -> Result<Vec<Item>, Error> {
     let mut items = Vec::new();
     items.extend(items_below(reader.dir(), TRACE_DIR)?);
     for name in reader.keyframes().into_iter().map(keyframe_path) {
         items.extend(open_item(reader.dir(), name)?);
     }
-    for name in reader.log_parts()?.into_iter().map(log_name) {
+    for name in reader.log_part_starts()?.into_iter().map(log_name) {
         items.extend(open_item(reader.dir(), name)?);
     }
     for name in [SIDEBAND, IMAGE_DIR, CORE, DEBUG_DIR, SOURCE_DIR] {
@@ -184,7 +187,8 @@ fn items_below(dir: &Path, name: &str) -> Result<Vec<Item>, Error> {
     Ok(items)
 }
 
-/// Returns a file that is to be packed, with its present size.
+/// Returns a file that is to be packed, with its present size: it is packed up to that size even if
+/// it grows.
 fn item(name: String, content: Content) -> Result<Item, Error> {
     let size_bytes = match &content {
         Content::File(path) => fs::metadata(path).at(path)?.len(),
@@ -201,7 +205,8 @@ struct Packing<'a> {
 }
 
 impl Packing<'_> {
-    /// Writes the list of the files, then the files, and the end of the archive.
+    /// Writes the list of the files, then the files, and the end of the archive. Calls `progress`
+    /// with the number of bytes done and that of all, for files but not for bytes in memory.
     fn write(
         mut self,
         items: &[Item],
@@ -242,8 +247,9 @@ impl Packing<'_> {
         self.pad(size_bytes)
     }
 
-    /// Writes a file up to the size of its member, without its holes. Fails if it became shorter,
-    /// or if `progress` returns false.
+    /// Writes a file up to the size of its member, without its holes, its header before it and
+    /// zeros after it. Calls `progress` with the offset in the file of each piece, before it is
+    /// read. Fails if that returns false, or if the file became shorter.
     fn file(
         &mut self,
         member: &Member,

@@ -82,6 +82,7 @@ impl Live {
         self.history.get().and_then(Option::as_ref).map(Past::run)
     }
 
+    /// Returns the history up to now, to move in it; opens it as [`Self::history`] does.
     pub(super) fn history_mut(&mut self) -> Option<&mut dyn Run> {
         self.history();
         self.opened_history_mut()
@@ -92,8 +93,8 @@ impl Live {
     }
 
     /// Opens the history up to now, unless it is open. Returns false if the user interrupted its
-    /// replay. If it cannot be opened, notes the failure, and returns true: there is no history
-    /// then.
+    /// replay; a later call continues that. If it cannot be opened, notes the failure, and returns
+    /// true: there is no history then, and no other attempt until the history is dropped.
     pub(super) fn open_history(&self, interrupted: &dyn Fn() -> bool) -> bool {
         if self.history.get().is_some() {
             return true;

@@ -8,8 +8,9 @@ use crate::recording::Exit;
 use crate::session::{BreakpointKind, Breakpoints, Edge, Ending, StopReason};
 
 impl Live {
-    /// Returns the stop reason for a report of the capture about a thread; a complete step at a
-    /// breakpoint is a stop there. Notes the ending if the program is gone.
+    /// Returns the stop reason for a report of the capture about a thread. A complete step at a
+    /// breakpoint is a stop there; an access to memory that `breakpoints` do not watch counts as a
+    /// step. Notes the ending if the program is gone.
     pub(super) fn stop_reason(
         &mut self,
         thread: Tid,
@@ -35,7 +36,9 @@ impl Live {
             Report::Executed => StopReason::Executed,
             Report::NoneRuns => StopReason::NoneRuns,
             Report::Interrupted => StopReason::Interrupted,
+            // The process is about to exit, and its memory can still be read.
             Report::Ending => StopReason::Edge(Edge::End),
+            // The process is gone.
             Report::Ended(exit) => {
                 let ending = match exit {
                     Some(Exit::Code(status)) => Ending::Exited(status),
@@ -51,6 +54,7 @@ impl Live {
         }
     }
 
+    /// Returns the current address of a thread; `None` if it does not exist.
     pub(super) fn live_pc(&self, tid: Tid) -> Option<Addr> {
         Some(Addr(self.live_registers(tid)?.rip))
     }

@@ -10,8 +10,8 @@ use crate::tracee::Watch;
 impl Live {
     /// Resumes the program at the live end, and waits for a stop. Reports another stop instead,
     /// without a resume: if the program is gone; if the debugger does not know the signal of the
-    /// last live stop or forgot it, and does not deliver it, that signal; or a new breakpoint at the
-    /// thread's address.
+    /// last live stop or forgot it, and does not deliver it, that signal; or a new breakpoint at
+    /// the thread's address.
     pub(super) fn resume_live(
         &mut self,
         order: &Order,
@@ -86,8 +86,9 @@ impl Live {
         Stop { thread, reason }
     }
 
-    /// Lets the next resume report the signal of the last live stop, if it was one: this stop is
-    /// reported to the debugger as something else.
+    /// Lets the next resume report the signal of the last live stop, if it was one, since this stop
+    /// is reported to the debugger as something else. The report takes the place of that resume. It
+    /// is left out if the order delivers a signal.
     pub(in crate::session) fn report_signal_later(&mut self) {
         self.repeats_signal = true;
     }

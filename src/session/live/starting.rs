@@ -49,8 +49,10 @@ impl Live {
         Self { program, stopped_thread, has_run: true, ended: None, history, ..new }
     }
 
-    /// Returns the capture request for a start. Fails if there is no such program, process or
-    /// working directory, and if no program was named before that could be started again.
+    /// Returns the capture request for a start; a launch that names no program is one of the last
+    /// program. After a first run, the request overwrites that run's recording. Fails if there is
+    /// no such program, process or working directory, and if no program was named before that could
+    /// be started again.
     fn request_of(&self, start: &Start) -> Result<Request, Error> {
         let mut request =
             Request { force: self.request.force || self.has_run, ..self.request.clone() };
@@ -110,6 +112,7 @@ impl Live {
         (self.has_run, self.ended, self.history) = (true, None, OnceCell::new());
         self.is_attached = request.attach.is_some();
         if request.attach.is_none() {
+            // Keeps the user's `force`: `request_of` may have set it, for this start only.
             self.request = Request { force: self.request.force, ..request };
         }
         Ok(())

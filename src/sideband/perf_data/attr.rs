@@ -44,8 +44,8 @@ impl Attr {
     }
 }
 
-/// Decodes little-endian numbers of 8 bytes each. Ignores a shorter rest.
-pub(super) fn numbers(bytes: &[u8]) -> Vec<u64> {
+/// Parses the ids of an event, little-endian numbers of 8 bytes each. Ignores a shorter rest.
+pub(super) fn parse_ids(bytes: &[u8]) -> Vec<u64> {
     let number = |bytes: &[u8]| bytes.first_chunk().copied().map(u64::from_le_bytes);
     bytes.chunks_exact(8).filter_map(number).collect()
 }

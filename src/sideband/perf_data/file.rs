@@ -1,6 +1,6 @@
 //! A whole perf.data file: with a file header and features, or as written to a pipe.
 
-use super::attr::{Attr, Trailers, numbers};
+use super::attr::{Attr, Trailers, parse_ids};
 use super::aux::{AuxInfo, AuxTrace};
 use super::compressed::decompress;
 use super::fields::{BadPerfData, Fields, part};
@@ -106,7 +106,7 @@ impl<'a> Parser<'a> {
                 // The attribute's second word is its own size; the ids follow it.
                 let size = usize::try_from(Fields::new(fields.rest().get(4..)?).u32()?).ok()?;
                 let attr = fields.take(size)?;
-                self.data.attrs.push(Attr::parse(attr, numbers(fields.rest()))?);
+                self.data.attrs.push(Attr::parse(attr, parse_ids(fields.rest()))?);
                 self.trailers = Trailers::of(&self.data.attrs);
             }
             RECORD_HEADER_TRACING_DATA => {

@@ -1,6 +1,6 @@
 //! The parts around the records: the file header, the feature sections, and build ids.
 
-use super::attr::{Attr, numbers};
+use super::attr::{Attr, parse_ids};
 use super::fields::{BadPerfData, Fields, part};
 use super::numbers::{
     FEATURES, FILE_HEADER_BYTES, MISC_BUILD_ID_SIZE, MISC_USER, RECORD_HEADER_BYTES,
@@ -68,7 +68,9 @@ impl FileHeader {
 }
 
 /// Parses the section of attributes at `offset`: entries of `attr_size` bytes, each of which ends
-/// with the position of its event's ids in the file.
+/// with the position of its event's ids in the file. Ignores a shorter rest of the section. Fails
+/// if an entry is too small, a part is outside the file, or the events have more bytes of ids than
+/// the file has bytes.
 fn parse_attrs(
     file: &[u8],
     (offset, size): (u64, u64),
@@ -91,7 +93,7 @@ fn parse_attrs(
         if all_ids > file.len() as u64 {
             return Err(bad(at, "the events have more ids than fit in the file"));
         }
-        let ids = numbers(part(file, start, size, "the numbers of an event reach past the end")?);
+        let ids = parse_ids(part(file, start, size, "the numbers of an event reach past the end")?);
         let attr = Attr::parse(attr, ids).ok_or_else(|| bad(at, "an attribute is cut off"))?;
         attrs.push(attr);
     }
@@ -122,7 +124,7 @@ fn parse_features(
     Ok(features)
 }
 
-/// Parses a text preceded by its size; `None` if it is cut off or has no NUL.
+/// Parses a text preceded by its size, up to its first NUL; `None` if it is cut off or has no NUL.
 pub(super) fn sized_text(bytes: &[u8]) -> Option<String> {
     let mut fields = Fields::new(bytes);
     let size = usize::try_from(fields.u32()?).ok()?;
@@ -130,6 +132,7 @@ pub(super) fn sized_text(bytes: &[u8]) -> Option<String> {
 }
 
 /// Parses the consecutive build id records in the section at `offset`. Skips those of the kernel.
+/// Fails at the first damaged one.
 pub(super) fn build_ids(offset: u64, section: &[u8]) -> Result<Vec<BuildId>, BadPerfData> {
     let mut found = Vec::new();
     let mut at = 0;

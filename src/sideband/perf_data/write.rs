@@ -303,7 +303,8 @@ fn auxtrace_record(trace: &AuxTrace, size_bytes: usize) -> Vec<u8> {
 }
 
 /// Encodes a record with its header and this body. Cuts a body with which the record would be
-/// larger than its size field can hold.
+/// larger than 65528 bytes, the largest multiple of 8 in its size field: from the end, where the
+/// trailer is.
 fn encode_record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     let room = usize::from(u16::MAX) - 7 - RECORD_HEADER_BYTES;
     let body = body.get(..room).unwrap_or(body);
@@ -324,9 +325,11 @@ fn encode_event(event: &PerfEvent) -> (u32, u16, Vec<u8>) {
             let body = [task_bytes(*pid, *tid), padded_text(name)].concat();
             (RECORD_COMM, misc | MISC_USER, body)
         }
-        PerfEvent::Fork { child, parent } => (RECORD_FORK, MISC_USER, tasks_bytes(*child, *parent)),
+        PerfEvent::Fork { child, parent } => {
+            (RECORD_FORK, MISC_USER, fork_or_exit_body(*child, *parent))
+        }
         PerfEvent::Exit { pid, tid } => {
-            (RECORD_EXIT, MISC_USER, tasks_bytes((*pid, *tid), (*pid, *tid)))
+            (RECORD_EXIT, MISC_USER, fork_or_exit_body((*pid, *tid), (*pid, *tid)))
         }
         PerfEvent::ItraceStart { pid, tid } => {
             (RECORD_ITRACE_START, MISC_USER, task_bytes(*pid, *tid))
@@ -372,8 +375,9 @@ fn task_bytes(pid: Pid, tid: Tid) -> Vec<u8> {
     [pid.0.to_le_bytes(), tid.0.to_le_bytes()].concat()
 }
 
-/// Encodes a thread and its parent, as in the record of a fork or exit.
-fn tasks_bytes(child: (Pid, Tid), parent: (Pid, Tid)) -> Vec<u8> {
+/// Encodes the body of the record of a fork or exit: a thread and its parent, and the time 0, since
+/// the trailer has the time.
+fn fork_or_exit_body(child: (Pid, Tid), parent: (Pid, Tid)) -> Vec<u8> {
     let numbers = [child.0.0, parent.0.0, child.1.0, parent.1.0];
     let numbers = numbers.into_iter().flat_map(i32::to_le_bytes);
     numbers.chain([0; 8]).collect()
@@ -383,7 +387,7 @@ fn tasks_bytes(child: (Pid, Tid), parent: (Pid, Tid)) -> Vec<u8> {
 const TEXT_LIMIT_BYTES: usize = 4096;
 
 /// Encodes a text with at least one NUL after it, up to a multiple of 8 bytes. Cuts it to
-/// [`TEXT_LIMIT_BYTES`].
+/// [`TEXT_LIMIT_BYTES`], even within a character.
 fn padded_text(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let bytes = bytes.get(..TEXT_LIMIT_BYTES).unwrap_or(bytes);
@@ -392,14 +396,16 @@ fn padded_text(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Returns the bytes with NULs after them, up to a multiple of 8 bytes.
+/// Returns the bytes with NULs after them, up to a multiple of 8 bytes; without a NUL if their
+/// number is one already.
 fn padded(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     bytes
 }
 
-/// Encodes a text with its size before it, and NULs after it.
+/// Encodes a text with its size before it, and NULs after it. The size includes the NULs. Cuts the
+/// text as [`padded_text`] does.
 fn sized_text(text: &str) -> Vec<u8> {
     let text = padded_text(text);
     [&u32::try_from(text.len()).unwrap_or(0).to_le_bytes()[..], &text].concat()

@@ -21,8 +21,11 @@ pub struct Companions {
     pub sources: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
 }
 
-/// Returns the separate debug files of the module at `path`, and the sources that its line tables
-/// name. Leaves out a debug file without a build ID, but not its sources.
+/// Returns the separate debug files of the module at `path`: the one that was split off it, and the
+/// supplements, into which dwz moved what several debug files have in common. A supplement has the
+/// ID of the link to it. Also returns the sources that the line tables of the module and of the
+/// first of these files name. Leaves out split DWARF (`.dwo`), and a debug file without a build ID,
+/// but not its sources.
 pub fn companions(files: &dyn Files, path: &Path, module: &Bytes) -> Companions {
     let mut companions = Companions::default();
     let separate = Elf::parse(module).ok().and_then(|elf| find_debug_file(files, path, &elf));
@@ -45,7 +48,8 @@ pub fn companions(files: &dyn Files, path: &Path, module: &Bytes) -> Companions 
 }
 
 impl Companions {
-    /// Adds the source files that the line tables of `file` name.
+    /// Adds the source files that the line tables of `file` name. Adds none of partial units, and
+    /// so none of a supplement ([`Units::parse`]).
     fn add_sources(&mut self, file: &Bytes) {
         let Some(units) = sections::load(file).map(Units::parse) else { return };
         for unit in &units.units {

@@ -58,7 +58,8 @@ pub(super) struct Die<'a> {
 }
 
 impl<'a> Die<'a> {
-    /// Reads the tag and the attributes of the entry; `None` if it is damaged.
+    /// Reads the tag and the attributes of the entry; `None` if it is damaged, or has so many
+    /// attributes that this counts as damage ([`is_bounded`]).
     pub(super) fn read(&self) -> Option<Entry<Reader>> {
         let mut entries = self.unit.entries_raw(Some(UnitOffset(self.id.entry))).ok()?;
         let abbreviation = entries.read_abbreviation().ok()?.filter(|each| is_bounded(each))?;
@@ -72,8 +73,10 @@ impl<'a> Die<'a> {
         Self { id: EntryId { entry: entry.0, ..self.id }, ..*self }
     }
 
-    /// Returns the entry to which the value of an attribute leads; `None` if the value is not a
-    /// reference, or leads to no unit.
+    /// Returns the entry to which the value of an attribute leads, unread; `None` if the value is
+    /// not a reference, or leads to no unit. A reference to another unit counts as an offset in
+    /// `.debug_info` of the module or of the supplement: references between the units of a split
+    /// file are not supported.
     pub(super) fn follow(
         &self,
         reference: &AttributeValue<Reader>,
@@ -119,7 +122,8 @@ impl<'a> Die<'a> {
         text(die.unit, value)
     }
 
-    /// Returns the direct children of the entry, with their tags and attributes, up to any damage.
+    /// Returns the direct children of the entry, with their tags and attributes, up to any damage
+    /// ([`is_bounded`]) and at most [`MAX_CHILDREN`]; none if the entry has none.
     pub(super) fn children(&self) -> Vec<(Self, Entry<Reader>)> {
         let mut children = Vec::new();
         // On damage, keep the children before it.

@@ -1,4 +1,5 @@
-//! Queries the DWARF of one module about variables, types and the homes of values.
+//! Queries the DWARF of one module about variables, types and the homes of values. `code` has the
+//! executable ranges of the module.
 
 use super::die::{Context, EntryId};
 use super::locate::{LocationDescription, State, is_stored, location_description};
@@ -127,7 +128,7 @@ impl Dwarf {
 
     /// Returns the home of a variable's value in a state of the program. `cfa` computes the
     /// canonical frame address of the variable's frame: the stack pointer before its call. `None`
-    /// if there is no such entry.
+    /// if the variable's unit is missing; does not read the entry itself.
     pub(in crate::symbols) fn home(
         &self,
         entry: EntryId,

@@ -49,7 +49,8 @@ struct Split {
 
 impl Units {
     /// Reads the header and the first entry of each unit. Leaves out damaged units, and all after a
-    /// damaged header.
+    /// damaged header. A partial unit, such as dwz makes, has no line program here, whatever the
+    /// file says.
     pub(super) fn parse(dwarf: gimli::Dwarf<Reader>) -> Self {
         let headers: Vec<_> = dwarf.units().map_while(Result::ok).collect();
         let tables = abbreviations(&dwarf, &headers);

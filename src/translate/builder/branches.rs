@@ -118,7 +118,7 @@ impl Builder<'_, '_> {
     }
 
     /// Translates a return: pops its target into RDX. The path goes on after a return to its own
-    /// call, and maybe at the usual target of another return. Returns true if it ends here.
+    /// call, and maybe at the expected target of another one. Returns true if it ends here.
     pub(super) fn ret(&mut self, next: u64, extra_bytes: u16) -> bool {
         self.emitter.store(Gpr::Rdx, slots::RDX);
         self.exact_point();
@@ -178,10 +178,10 @@ impl Builder<'_, '_> {
         self.follow_indirect(edge)
     }
 
-    /// Lets the path go on at the usual target of an indirect branch, whose target is in RDX, if
-    /// the code counts ticks, has no bound and such a target is known. Otherwise, and if the usual
-    /// target is on the path already, ends the path with an exit, and returns true. The program's
-    /// RCX and RDX are in their slots.
+    /// Lets the path go on at the first expected target of an indirect branch, whose target is in
+    /// RDX, if the code counts ticks, has no bound and such a target is known. Otherwise, and if
+    /// the expected target is on the path already, ends the path with an exit, and returns true.
+    /// The program's RCX and RDX are in their slots.
     fn follow_indirect(&mut self, edge: u32) -> bool {
         let expected = (self.site.expected)(self.ip);
         let (&[target, ..], true, None) = (expected, self.site.counts, self.site.bound) else {

@@ -160,7 +160,7 @@ pub(super) struct Site<'a> {
     pub(super) ignores_stop: bool,
     /// Returns true if the conditional branch at an address is mostly taken; `None` if not known.
     pub(super) likely: &'a dyn Fn(u64) -> Option<bool>,
-    /// Returns the usual targets of the indirect branch at an address.
+    /// Returns the expected targets of the indirect branch at an address.
     pub(super) expected: &'a dyn Fn(u64) -> &'a [u64],
 }
 
@@ -204,7 +204,7 @@ enum Stub {
     /// Taken by a conditional branch whose outcome is not the one that the path follows.
     Direct { field: usize, edge: u32, target: u64, r11_is_program: bool },
     /// Taken by a return that does not go back to the path's own call, or an indirect branch that
-    /// does not go where the path goes. `likely` is another usual target.
+    /// does not go where the path goes. `likely` is another expected target.
     Indirect { field: usize, edge: u32, r11_is_program: bool, likely: Option<u64> },
 }
 

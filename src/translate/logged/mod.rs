@@ -132,7 +132,7 @@ const R9: u8 = 9;
 const R10: u8 = 10;
 pub(super) const R11: u8 = 11;
 
-/// The addresses of the code that makes and logs a call.
+/// The addresses of the code that makes and logs a call, and of that which reads and logs counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogCode {
     /// The start of the code.
@@ -155,9 +155,10 @@ pub struct LogCode {
 /// The size in bytes of SYSCALL, and of REP MOVSB.
 pub const LOG_INSN_BYTES: u64 = 2;
 
-/// Emits the code that makes and logs a call. At its start, the program's RCX and R11 and the
-/// budget are in their slots, as are the number of the edge after the call, and the address to go
-/// on at. At that address, R11 is the budget again, and the code there sets RCX.
+/// Emits the code that makes and logs calls, and that which reads and logs counters. At the start
+/// of each, the program's RCX and R11 and the budget are in their slots, as are the number of the
+/// edge after the call or read, and the address to go on at. At that address, R11 is the budget
+/// again, and the code there sets RCX.
 ///
 /// The code has these parts in this order, with jumps from one to the other:
 ///
@@ -174,6 +175,7 @@ pub const LOG_INSN_BYTES: u64 = 2;
 /// copy       copies the memory to the record -> commit; direction flag set -> stop
 /// commit     adds the record to the log, goes on with the program
 /// stop       adds the record with `Word::Kind` set, INT3, goes on with the program
+/// counters   for each `Counter`, apart from the above: reads and logs it
 /// ```
 pub(super) fn emit_log_code(emitter: &mut Emitter, handling: CallHandling) -> LogCode {
     let start = emitter.here();

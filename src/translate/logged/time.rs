@@ -8,7 +8,8 @@ use super::{
 };
 use iced_x86::{Code, Instruction};
 
-/// An instruction that reads the time-stamp counter.
+/// An instruction that reads the time-stamp counter, of those with `Hook::Time`. (The instructions
+/// with `Hook::Counter`, RDPMC and RDPRU, read other counters.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
     /// RDTSC.
@@ -33,7 +34,8 @@ impl Counter {
     /// Both counters, in the order of their numbers.
     pub(in super::super) const ALL: [Self; 2] = [Self::Tsc, Self::TscAux];
 
-    /// Returns the counter that an instruction reads; `None` if it reads none or has prefixes.
+    /// Returns how an instruction reads the time-stamp counter; `None` if it does not, or has
+    /// prefixes.
     pub(in super::super) fn of(insn: &Instruction) -> Option<Self> {
         let counter = match insn.code() {
             Code::Rdtsc => Self::Tsc,

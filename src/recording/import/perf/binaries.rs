@@ -31,14 +31,14 @@ impl<'a> Binaries<'a> {
     }
 
     /// Returns the contents of a mapping's file; `None` if it is not found. Fails if all files
-    /// found have other build IDs.
+    /// found have other build IDs, unless the user accepts all files.
     pub(super) fn of_map(&mut self, map: &PerfMap) -> Result<Option<Bytes>, Error> {
         let build_id = self.build_id(map);
         self.find(&map.name, &build_id)
     }
 
-    /// Returns the vdso that the user gave, else the one with the mapping's build ID in perf's
-    /// cache; `None` without either.
+    /// Returns the vdso that the user gave, whatever its build ID, else the one in perf's cache
+    /// with that of the mapping; `None` without either. Fails only if the user's cannot be opened.
     pub(super) fn vdso(&mut self, map: &PerfMap) -> Result<Option<Bytes>, Error> {
         let build_id = self.build_id(map);
         if let Some(known) = self.vdsos.get(&build_id) {
@@ -54,7 +54,9 @@ impl<'a> Binaries<'a> {
         Ok(found)
     }
 
-    /// Returns the vdso that an export stored with the program's files; `None` if it is not there.
+    /// Returns the vdso that an export stored with the program's files, or the file with the
+    /// mapping's build ID in perf's cache; `None` if neither is there. Fails if each has another
+    /// build ID than the mapping, unless the user accepts all files.
     pub(super) fn exported_vdso(&mut self, map: &PerfMap) -> Result<Option<Bytes>, Error> {
         self.find(VDSO_NAME, &map.build_id)
     }
@@ -85,6 +87,7 @@ impl<'a> Binaries<'a> {
         }
     }
 
+    /// Opens a file, unless it is open already, under this or another name; `None` if that fails.
     fn open(&mut self, path: &Path) -> Option<Bytes> {
         // One file can have any number of names, by links or by parts without effect (`/.`).
         let own = std::fs::canonicalize(path).ok()?;
@@ -126,7 +129,8 @@ fn cached(build_id: &[u8], kind: &str) -> Option<PathBuf> {
 }
 
 /// Returns true if a file has the wanted build ID, or if either has none. perf pads short IDs with
-/// zeros. A file that is not ELF is right only if no ID is wanted.
+/// zeros and cuts long ones, so the wanted ID may also be the beginning of the file's. A file that
+/// is not ELF is right only if no ID is wanted.
 fn has_build_id(bytes: &Bytes, wanted: &[u8]) -> bool {
     let Ok(elf) = Elf::parse(&bytes.clone().aligned()) else { return wanted.is_empty() };
     match elf.build_id {
