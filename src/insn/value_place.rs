@@ -73,12 +73,11 @@ impl FullRegister {
         self.0.is_gpr64().then(|| register_value(self.0, registers)).flatten()
     }
 
-    /// Returns true for a general register that the kernel sets when a signal's handler begins
-    /// (`setup_rt_frame` in the kernel's arch/x86). False for all vector registers, although the
-    /// kernel resets these then.
+    /// Returns true if the kernel sets the register when a signal's handler begins
+    /// (`setup_rt_frame` and `fpu__clear_user_states` in the kernel's arch/x86).
     pub fn is_set_for_handler(self) -> bool {
         use Register as R;
-        matches!(self.0, R::RAX | R::RDI | R::RSI | R::RDX | R::RSP)
+        self.0.is_zmm() || matches!(self.0, R::RAX | R::RDI | R::RSI | R::RDX | R::RSP)
     }
 
     /// Returns true if functions restore the register before they return (System V ABI for AMD64,

@@ -67,6 +67,7 @@ fn values_are_followed_to_what_they_come_from() {
         ("letter", "at start", "_start", "when the recording began".to_owned()),
         ("name", "at start", "_start", "of [stack], when the recording began".to_owned()),
         ("number", "signal", "on_signal", "in edi by the kernel".to_owned()),
+        ("cleared[0]", "signal", "on_signal", "by the kernel".to_owned()),
         ("product", "computed", "worker", "0x2a computed in".to_owned()),
         ("seconds", "system call", "", "written by clock_gettime(".to_owned()),
         ("over", "computed", "main", "0x102 computed in".to_owned()),

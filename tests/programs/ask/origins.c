@@ -18,6 +18,7 @@ struct account {
 
 static struct account *accounts[4];
 static volatile int signalled;
+static long cleared[2];
 static long shared;
 
 static long read_owner(int fd) {
@@ -45,7 +46,10 @@ __attribute__((noinline)) static long kept(long value) {
     return held;
 }
 
-static void on_signal(int number) { signalled = number; }
+static void on_signal(int number) {
+    signalled = number;
+    __asm__ volatile("movdqu %%xmm15, %0" : "=m"(cleared));
+}
 
 static void *worker(void *argument) {
     shared = (long)argument * 3;
@@ -115,6 +119,7 @@ int main(int argc, char **argv) {
     char letter = accounts[2]->name[1];
     long held = kept(owner);
     signal(SIGUSR1, on_signal);
+    __asm__ volatile("pcmpeqd %%xmm15, %%xmm15" ::: "xmm15");
     raise(SIGUSR1);
     int number = signalled;
     long over = over_signal(argc + 0x100), picked = pick(argc + 0x900);
