@@ -5,7 +5,7 @@ mod condition;
 mod memory;
 
 use super::Registers;
-use super::touch::{is_read, is_write, register_value, rounds};
+use super::touch::{bit_string_offset, is_read, is_write, register_value, rounds};
 use super::value_place::{FullRegister, GENERAL_BYTES, RegisterPart, ValuePlace};
 use crate::common::{Addr, AddrRange};
 use iced_x86::{
@@ -169,9 +169,10 @@ impl Executed<'_> {
             }
             OpKind::Memory => {
                 let value = |name, _, _| register_value(name, self.before);
-                let at = self.insn.virtual_address(number, 0, value);
+                let at = self.insn.virtual_address(number, 0, value)?;
+                let at = at.wrapping_add(bit_string_offset(self.insn, self.before));
                 let size = self.insn.memory_size().size() as u64;
-                Some(ValuePlace::Memory(AddrRange::sized(Addr(at?), size)))
+                Some(ValuePlace::Memory(AddrRange::sized(Addr(at), size)))
             }
             _ => None,
         }
@@ -427,6 +428,7 @@ impl Executed<'_> {
         let insn = self.insn;
         let at =
             memory.virtual_address(0, |register, _, _| register_value(register, self.before))?;
+        let at = at.wrapping_add(bit_string_offset(insn, self.before));
         let repeats =
             insn.is_string_instruction() && (insn.has_rep_prefix() || insn.has_repne_prefix());
         if !repeats {

@@ -6,7 +6,7 @@ use crate::common::{Addr, AddrRange};
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 use iced_x86::{
     Decoder, DecoderOptions, Instruction, InstructionInfo, InstructionInfoFactory, MemorySize,
-    OpAccess, Register,
+    Mnemonic, OpAccess, OpKind, Register,
 };
 use std::sync::OnceLock;
 
@@ -88,6 +88,7 @@ fn accessed(
     let used = info.used_memory().iter();
     let range = |memory: &iced_x86::UsedMemory| {
         let addr = memory.virtual_address(0, |register, _, _| register_value(register, before))?;
+        let addr = addr.wrapping_add(bit_string_offset(&insn, before));
         // For repeated instructions, `UsedMemory` has no size: that of one round is the operand's.
         let size = if repeats { insn.memory_size() } else { memory.memory_size() };
         let size = u64::try_from(size.size()).ok().filter(|size| *size > 0);
@@ -97,6 +98,24 @@ fn accessed(
         Some(AddrRange::sized(Addr(addr.wrapping_sub(down)), rounds.saturating_mul(size)))
     };
     used.filter(|memory| is_wanted(memory.access())).filter_map(range).collect()
+}
+
+/// Returns the distance in bytes, modulo 2^64, from the memory operand's address to the word that the
+/// instruction accesses: BT, BTC, BTR and BTS take the operand for a bit string if the number of the bit is in a register
+/// (SDM volume 1, "Bit Strings"). 0 for all others.
+pub(super) fn bit_string_offset(insn: &Instruction, before: &Registers) -> u64 {
+    use Mnemonic as M;
+    let is_of_bits = matches!(insn.mnemonic(), M::Bt | M::Btc | M::Btr | M::Bts);
+    if !is_of_bits || insn.op0_kind() != OpKind::Memory || insn.op1_kind() != OpKind::Register {
+        return 0;
+    }
+    let register = insn.op1_register();
+    let Some(value) = register_value(register.full_register(), before) else { return 0 };
+    let word_bytes = register.size() as u64;
+    let unused_bits = 64 - 8 * word_bytes;
+    let bit = (value << unused_bits).cast_signed() >> unused_bits;
+    let words = bit.div_euclid(8 * word_bytes.cast_signed());
+    words.cast_unsigned().wrapping_mul(word_bytes)
 }
 
 /// Returns the number of rounds that a string instruction with a REP prefix made: by RCX, or by ECX
@@ -245,6 +264,27 @@ mod tests {
         assert_eq!(read_with(&[0xa5], 0, DF), [(0x5000, 4)]);
         assert_eq!(read_with(&[0xf3, 0xa5], 0, 0), []);
         assert_eq!(read(&[0x48, 0xad]), [(0x5000, 8)]);
+    }
+
+    #[test]
+    fn bits_of_strings_are_in_other_words() {
+        let at = |bytes: &[u8], bit: i64| {
+            let (rax, rcx) = (0x2000, bit.cast_unsigned());
+            let before = Registers { rax, rcx, ..Registers::default() };
+            let ranges = may_write(bytes, &before).unwrap();
+            (ranges[0].start.0, ranges[0].size_bytes(), ranges.len())
+        };
+        // bts %rcx,(%rax); btr %ecx,(%rax); btc %cx,(%rax); bts $70,(%rax)
+        let (by_rcx, by_ecx): (&[u8], &[u8]) = (&[0x48, 0x0f, 0xab, 0x08], &[0x0f, 0xb3, 0x08]);
+        let (by_cx, by_number): (&[u8], &[u8]) =
+            (&[0x66, 0x0f, 0xbb, 0x08], &[0x48, 0x0f, 0xba, 0x28, 70]);
+        assert_eq!(at(by_rcx, 63), (0x2000, 8, 1));
+        assert_eq!(at(by_rcx, 64), (0x2008, 8, 1));
+        assert_eq!(at(by_rcx, -1), (0x1ff8, 8, 1));
+        assert_eq!(at(by_ecx, 0x1_0000_0000 + 33), (0x2004, 4, 1));
+        assert_eq!(at(by_ecx, -65), (0x1ff4, 4, 1));
+        assert_eq!(at(by_cx, 0x7_8000), (0x2000 - 0x1000, 2, 1));
+        assert_eq!(at(by_number, 1000), (0x2000, 8, 1));
     }
 
     #[test]
