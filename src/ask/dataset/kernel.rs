@@ -19,6 +19,7 @@ use crate::recording::log::{Cursor, Entry, LogEvent};
 use crate::session::{Position, signal_name};
 use crate::syscalls::Model;
 use crate::timeline::Visit;
+use crate::tracee::call_numbers::{EXECVE, EXECVEAT};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
@@ -176,8 +177,10 @@ impl LogReader<'_> {
                 cells.extend(place_cells(Some(&*self.asked.place(at.ip)), &mut self.texts));
                 sink(Table::Signals, tid, cells)?;
             }
-            // The call that the thread was in is not made.
-            LogEvent::Changed { state: Some(_), .. } => self.write_open_call(tid, None, sink)?,
+            LogEvent::Changed { state: Some(_), .. } | LogEvent::Ends { .. } => {
+                self.write_open_call(tid, None, sink)?;
+            }
+            LogEvent::Start(_) => self.write_open_calls(Some(0), sink)?,
             _ => {}
         }
         Ok(None)
@@ -203,10 +206,18 @@ impl LogReader<'_> {
     /// of the calls that do not return, by thread.
     fn write_rest(mut self, sink: Sink<'_>) -> Result<(), Error> {
         while self.next_call(u64::MAX, sink)?.is_some() {}
-        let mut open: Vec<(Tid, (u64, u64))> = self.open.drain().collect();
+        self.write_open_calls(None, sink)
+    }
+
+    /// Passes on the rows of all calls that threads are in, by thread. `executed` is the result of
+    /// those that execute a program; others have none.
+    fn write_open_calls(&mut self, executed: Option<i64>, sink: Sink<'_>) -> Result<(), Error> {
+        let mut open: Vec<Tid> = self.open.keys().copied().collect();
         open.sort_unstable();
-        for (tid, (at, number)) in open {
-            sink(Table::SystemCalls, tid, system_call_row(at, true, Some(number), None))?;
+        for tid in open {
+            let number = self.open.get(&tid).map(|(_, number)| *number);
+            let executes = matches!(number, Some(EXECVE | EXECVEAT));
+            self.write_open_call(tid, executed.filter(|_| executes), sink)?;
         }
         Ok(())
     }

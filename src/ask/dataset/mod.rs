@@ -69,9 +69,11 @@ impl Dataset {
         Self { root }
     }
 
-    /// Returns true if the dataset has all of a run: its row in `runs` is written last.
+    /// Returns true if the dataset has all of a run: the file with its row in `runs` gets its name
+    /// last. An export that was killed may have left the directory, with a hidden file.
     pub fn has(&self, run: &str) -> bool {
-        self.directory(Table::Runs, run).exists()
+        let files = fs::read_dir(self.directory(Table::Runs, run)).into_iter().flatten().flatten();
+        files.into_iter().any(|file| !file.file_name().as_encoded_bytes().starts_with(b"_"))
     }
 
     /// Returns the directory of a run's files in a table; it need not exist.

@@ -194,6 +194,13 @@ fn tables_are_the_rows_of_the_command_line() {
     assert_eq!(table(&dataset, "signals").len(), 0);
     assert_eq!(files(&dataset.join("signals")).len(), 1);
 
+    // One whose export was killed is not there.
+    let runs = dataset.join("runs");
+    let of_run = fs::read_dir(&runs).unwrap().next().unwrap().unwrap().path();
+    fs::rename(of_run.join("part-0.parquet"), of_run.join("_part-0.parquet")).unwrap();
+    exported(&[&dir], &dataset, &["--own"]);
+    assert_eq!(table(&dataset, "runs").len(), 1);
+
     // A run is there once.
     let again = export(&[&dir], &dataset, &[]);
     assert_eq!(again.status.code(), Some(2));
@@ -249,6 +256,21 @@ fn threads_signals_and_paths_are_in_the_dataset() {
         signals.iter().all(|row| row["name"].as_str().is_some_and(|name| name.starts_with("SIG")))
     );
     assert!(signals.iter().any(|row| row["handled"] == true));
+}
+
+/// A call that executes a program does not return to the one that makes it.
+#[test]
+fn each_execution_of_a_program_is_a_system_call() {
+    let scene = Scene::new();
+    let dataset = scene.path("dataset");
+    let (dir, _) =
+        record_as(&scene, "of-env", &[], Path::new("/usr/bin/env"), &["env", "/bin/true"]);
+    exported(&[&dir], &dataset, &["--own"]);
+    let calls = table(&dataset, "system_calls");
+    let executed: Vec<_> = calls.iter().filter(|row| row["name"] == "execve").collect();
+    let succeeded = executed.iter().filter(|row| row["result"] == 0).count();
+    // `env` looks for `env` in each directory of PATH.
+    assert_eq!(succeeded, 2, "{executed:?}");
 }
 
 #[test]
