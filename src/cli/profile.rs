@@ -2,7 +2,7 @@
 
 use super::ask_arguments::{self, Unit};
 use super::rows::{Cell, Rows};
-use super::{EXIT_ERROR, Failure, ask, say};
+use super::{EXIT_ERROR, Failure, ask, count_text, say};
 use crate::ask::{FunctionCost, LineCost, Profile};
 use crate::capture::Leaving;
 use std::io::{BufWriter, Write, stdout};
@@ -16,7 +16,8 @@ pub(super) fn run(arguments: &ask_arguments::Profile) -> Result<ExitCode, Failur
         return Ok(ExitCode::from(EXIT_ERROR));
     };
     if profile.gaps > 0 {
-        say(&format!("the path has {} gaps, whose instructions are not counted", profile.gaps));
+        let gaps = count_text(profile.gaps, "gap");
+        say(&format!("the path has {gaps}, whose instructions are not counted"));
     }
     let limit =
         arguments.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));

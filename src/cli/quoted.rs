@@ -9,7 +9,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 pub(super) fn for_user(word: &OsStr) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+=:@%,".contains(c);
     match word.to_str() {
-        Some(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
+        // zsh takes `=name` for the path of a command.
+        Some(text) if !text.is_empty() && !text.starts_with('=') && text.chars().all(plain) => {
+            text.to_owned()
+        }
         Some(text) if !text.chars().any(char::is_control) => {
             format!("'{}'", text.replace('\'', "'\\''"))
         }

@@ -152,9 +152,9 @@ where
             let next = record(&Request { force: true, ..request.clone() })?;
             let before = std::mem::replace(&mut outcome, next).recordings;
             // In a directory that the user named, the new recording has replaced the one before.
-            if request.output.is_none() {
-                before.iter().try_for_each(|old| request.store.remove(old))?;
-            }
+            let is_replaced = |old: &&PathBuf| outcome.recordings.contains(old);
+            let to_remove = before.iter().filter(|old| !is_replaced(old));
+            to_remove.into_iter().try_for_each(|old| request.store.remove(old))?;
         }
     }
     say(&format!("no run of {most} failed"));

@@ -1,7 +1,9 @@
 //! Unusual orders of threads find a bug that usual ones hide, and replay like others.
 
 use super::{WHOLE, check};
-use crate::support::{Scene, contraflow, have, text};
+use crate::support::{Scene, contraflow, have, recordings_in, text};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 
 /// Records a program until it fails, in the scene's own store.
@@ -53,4 +55,15 @@ fn only_the_last_recording_of_a_series_is_kept() {
         .output()
         .expect("contraflow runs");
     assert_eq!(text(&list.stdout).lines().count(), 2, "{}", text(&list.stdout));
+    // Children have no directory that their parent's user names.
+    let script = scene.path("script");
+    fs::write(&script, "#!/bin/sh\n/bin/true\ntrue\n").unwrap();
+    fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+    let dir = scene.path("named");
+    let options = ["--until-fails", "3", "--follow-forks", "-o", dir.to_str().unwrap()];
+    let before = recordings_in(&scene.path("store")).len();
+    let with_children = record(&scene, &options, script.to_str().unwrap());
+    assert_eq!(with_children.status.code(), Some(0), "{}", text(&with_children.stderr));
+    assert_eq!(recordings_in(&scene.path("store")).len(), before + 1);
+    assert!(dir.join("manifest.json").exists());
 }
