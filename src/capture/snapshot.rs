@@ -33,6 +33,8 @@ pub(super) struct SnapshotFile {
     path: PathBuf,
     /// The number of snapshots started.
     started_count: u64,
+    /// The number of snapshots that are on disk.
+    written_count: u64,
 }
 
 impl SnapshotFile {
@@ -43,31 +45,33 @@ impl SnapshotFile {
         let path = dir.join(RECORDER);
         let file = create_private(&path).ok()?;
         let locked = fcntl(&file, FcntlArg::F_SETLK(&lock()));
-        let mut file = Self { file, path, started_count: 0 };
+        let mut file = Self { file, path, started_count: 0, written_count: 0 };
         if locked.is_err() {
             file.remove();
             return None;
         }
         if takes_requests {
-            file.write_counts(0);
+            file.write_counts();
         }
         Some(file)
     }
 
-    /// Counts one more snapshot as started, and writes the counts.
+    /// Counts one more snapshot as started, and writes the counts. Those that were started before
+    /// and are not written stay so.
     pub(super) fn count_started(&mut self) {
-        let written_before = self.started_count;
         self.started_count += 1;
-        self.write_counts(written_before);
+        self.write_counts();
     }
 
     /// Counts all started snapshots as on disk, and writes the counts.
     pub(super) fn count_written(&mut self) {
-        self.write_counts(self.started_count);
+        self.written_count = self.started_count;
+        self.write_counts();
     }
 
-    fn write_counts(&mut self, written_count: u64) {
-        let counts = format!("{:0DIGITS$} {written_count:0DIGITS$}\n", self.started_count);
+    fn write_counts(&mut self) {
+        let Self { started_count, written_count, .. } = self;
+        let counts = format!("{started_count:0DIGITS$} {written_count:0DIGITS$}\n");
         // If this fails, the requester reports the timeout.
         let _ = self.file.write_all_at(counts.as_bytes(), 0);
     }
@@ -205,6 +209,9 @@ mod tests {
         assert_eq!(counts(dir.path()), Some((1, 0)));
         file.count_written();
         assert_eq!(counts(dir.path()), Some((1, 1)));
+        file.count_started();
+        file.count_started();
+        assert_eq!(counts(dir.path()), Some((3, 1)), "none of them is written yet");
         file.remove();
         assert_eq!(counts(dir.path()), None);
     }
