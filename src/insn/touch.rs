@@ -100,9 +100,9 @@ fn accessed(
     used.filter(|memory| is_wanted(memory.access())).filter_map(range).collect()
 }
 
-/// Returns the distance in bytes, modulo 2^64, from the memory operand's address to the word that the
-/// instruction accesses: BT, BTC, BTR and BTS take the operand for a bit string if the number of the bit is in a register
-/// (SDM volume 1, "Bit Strings"). 0 for all others.
+/// Returns the distance in bytes, modulo 2^64, from the memory operand's address to the word that
+/// the instruction accesses: BT, BTC, BTR and BTS take the operand for a bit string if the number
+/// of the bit is in a register (SDM volume 1, "Bit Strings"). 0 for all others.
 pub(super) fn bit_string_offset(insn: &Instruction, before: &Registers) -> u64 {
     use Mnemonic as M;
     let is_of_bits = matches!(insn.mnemonic(), M::Bt | M::Btc | M::Btr | M::Bts);

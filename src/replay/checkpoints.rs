@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 
 /// The maximum number of regular checkpoints: if there are more, every second is removed.
 const REGULAR_LIMIT: usize = 32;
-/// The minimum share of the machine's memory, in percent, that must be available for another regular
-/// checkpoint, but for the first.
+/// The minimum share of the machine's memory, in percent, that must be available for another
+/// regular checkpoint, but for the first.
 const LEAST_AVAILABLE_PERCENT: u64 = 12;
 
 /// A copy of the process, stopped at a position.

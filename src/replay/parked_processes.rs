@@ -1,5 +1,5 @@
-//! The processes that a replay has left for others, with their checkpoints: a later move to their part
-//! of the run continues from there.
+//! The processes that a replay has left for others, with their checkpoints: a later move to their
+//! part of the run continues from there.
 
 use super::parked::ParkedProcess;
 use super::position::Position;

@@ -133,8 +133,8 @@ impl Replay {
 
     /// Switches to the process of an interrupted preparation, if it is of program `number` and
     /// begins at or before `target`, after loading the rest of it; otherwise ends that process.
-    /// Returns true if it switched. The replay is then at the process's position, which may be after
-    /// `target`; its former process ends.
+    /// Returns true if it switched. The replay is then at the process's position, which may be
+    /// after `target`; its former process ends.
     pub(super) fn switch_to_prepared(&mut self, number: usize, target: Position) -> bool {
         let can_reach_target =
             |of: usize, begins: u64| of == number && Position::after_entries(begins) <= target;

@@ -1,9 +1,10 @@
 //! Moves a replay to any position: from the nearest place before it to the position's tick, then to
 //! its instruction. Candidates are, in this order, the replay's own position, the last checkpoint
-//! of its process, and, if that saves much work, that of a parked process ([`super::parked_processes`])
-//! or the last keyframe (a copy of the program's state in the recording). If the process begins
-//! after the target, another one takes its place: one that was prepared ([`super::prepare`]), a
-//! parked one, or a new one from the last keyframe or from the program's start.
+//! of its process, and, if that saves much work, that of a parked process
+//! ([`super::parked_processes`]) or the last keyframe (a copy of the program's state in the
+//! recording). If the process begins after the target, another one takes its place: one that was
+//! prepared ([`super::prepare`]), a parked one, or a new one from the last keyframe or from the
+//! program's start.
 //!
 //! Distances are in moments ([`Replay::moment`]): each tick and each entry of the log is one.
 
@@ -250,8 +251,8 @@ impl Replay {
     }
 
     /// Replaces the process by one of program `number` that begins at or before a position: that of
-    /// a preparation, a parked one, or a new one at the last keyframe or at the program's start. The
-    /// replay is then at the beginning of the new one, at the parked one's last checkpoint at or
+    /// a preparation, a parked one, or a new one at the last keyframe or at the program's start.
+    /// The replay is then at the beginning of the new one, at the parked one's last checkpoint at or
     /// before the position, or where the preparation is.
     pub(super) fn load_before(&mut self, number: usize, target: Position) -> Result<(), Error> {
         if self.switch_to_prepared(number, target) {

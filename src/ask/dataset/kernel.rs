@@ -177,6 +177,7 @@ impl LogReader<'_> {
                 cells.extend(place_cells(Some(&*self.asked.place(at.ip)), &mut self.texts));
                 sink(Table::Signals, tid, cells)?;
             }
+            // The call that the thread was in is not made, or does not return.
             LogEvent::Changed { state: Some(_), .. } | LogEvent::Ends { .. } => {
                 self.write_open_call(tid, None, sink)?;
             }
@@ -216,8 +217,8 @@ impl LogReader<'_> {
         open.sort_unstable();
         for tid in open {
             let number = self.open.get(&tid).map(|(_, number)| *number);
-            let executes = matches!(number, Some(EXECVE | EXECVEAT));
-            self.write_open_call(tid, executed.filter(|_| executes), sink)?;
+            let is_execution = matches!(number, Some(EXECVE | EXECVEAT));
+            self.write_open_call(tid, executed.filter(|_| is_execution), sink)?;
         }
         Ok(())
     }
