@@ -272,19 +272,25 @@ mod tests {
             let (rax, rcx) = (0x2000, bit.cast_unsigned());
             let before = Registers { rax, rcx, ..Registers::default() };
             let ranges = may_write(bytes, &before).unwrap();
-            (ranges[0].start.0, ranges[0].size_bytes(), ranges.len())
+            assert_eq!(ranges.len(), 1);
+            (ranges[0].start.0, ranges[0].size_bytes())
         };
-        // bts %rcx,(%rax); btr %ecx,(%rax); btc %cx,(%rax); bts $70,(%rax)
-        let (by_rcx, by_ecx): (&[u8], &[u8]) = (&[0x48, 0x0f, 0xab, 0x08], &[0x0f, 0xb3, 0x08]);
-        let (by_cx, by_number): (&[u8], &[u8]) =
-            (&[0x66, 0x0f, 0xbb, 0x08], &[0x48, 0x0f, 0xba, 0x28, 70]);
-        assert_eq!(at(by_rcx, 63), (0x2000, 8, 1));
-        assert_eq!(at(by_rcx, 64), (0x2008, 8, 1));
-        assert_eq!(at(by_rcx, -1), (0x1ff8, 8, 1));
-        assert_eq!(at(by_ecx, 0x1_0000_0000 + 33), (0x2004, 4, 1));
-        assert_eq!(at(by_ecx, -65), (0x1ff4, 4, 1));
-        assert_eq!(at(by_cx, 0x7_8000), (0x2000 - 0x1000, 2, 1));
-        assert_eq!(at(by_number, 1000), (0x2000, 8, 1));
+        let expected: [(&[u8], i64, _); 7] = [
+            // bts %rcx,(%rax)
+            (&[0x48, 0x0f, 0xab, 0x08], 63, (0x2000, 8)),
+            (&[0x48, 0x0f, 0xab, 0x08], 64, (0x2008, 8)),
+            (&[0x48, 0x0f, 0xab, 0x08], -1, (0x1ff8, 8)),
+            // btr %ecx,(%rax)
+            (&[0x0f, 0xb3, 0x08], 0x1_0000_0000 + 33, (0x2004, 4)),
+            (&[0x0f, 0xb3, 0x08], -65, (0x1ff4, 4)),
+            // btc %cx,(%rax)
+            (&[0x66, 0x0f, 0xbb, 0x08], 0x7_8000, (0x2000 - 0x1000, 2)),
+            // btsq $70,(%rax)
+            (&[0x48, 0x0f, 0xba, 0x28, 70], 1000, (0x2000, 8)),
+        ];
+        for (bytes, bit, range) in expected {
+            assert_eq!(at(bytes, bit), range, "{bytes:x?} {bit}");
+        }
     }
 
     #[test]
