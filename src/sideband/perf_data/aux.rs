@@ -107,7 +107,8 @@ impl AuxInfo {
         let ratio = (next(), next());
         let (cyc_bit, max_nonturbo_ratio) = (next(), next());
         let filter_size = usize::try_from(next()).unwrap_or(0);
-        let filter = fields.take(filter_size).map(Fields::new).and_then(|text| text.text());
+        // The size is without the NULs that follow.
+        let filter = fields.take(filter_size).and_then(|text| text.split(|byte| *byte == 0).next());
         let multiplier = u32::try_from(multiplier).ok().filter(|multiplier| *multiplier > 0);
         let shift = u8::try_from(shift).ok().filter(|shift| *shift < 64);
         let clock = multiplier.zip(shift).filter(|_| has_clock);
@@ -125,7 +126,7 @@ impl AuxInfo {
             cyc_bit,
             max_nonturbo_ratio,
             per_cpu: per_cpu != 0,
-            filter: filter.unwrap_or_default(),
+            filter: String::from_utf8_lossy(filter.unwrap_or_default()).into_owned(),
         })
     }
 

@@ -147,6 +147,31 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn filters_are_stored_as_perf_stores_them() {
+    // The length is without the NULs, of which the text has at least one (`intel_pt_info_fill` of
+    // tools/perf/arch/x86/util/intel-pt.c).
+    let words = |length: u64| [8, 31, 1, 0, 1, 0, 0, 3, 0, 1, 0, 0, 2, 2, 0, 32, length];
+    for filter in ["", "filter 0x1000/0x200@/bin/p", "filter 0x1000/0x200@/bin/pro"] {
+        let length = filter.len();
+        let padded = if length == 0 { 0 } else { (length + 1).next_multiple_of(8) };
+        let mut record: Vec<u8> =
+            words(length as u64).into_iter().flat_map(u64::to_le_bytes).collect();
+        record.extend(filter.as_bytes());
+        record.resize(17 * 8 + padded, 0);
+        // perf 5.17 and later: whether the CPU has event trace.
+        record.extend(1_u64.to_le_bytes());
+        let parsed = AuxInfo::parse(fields::Fields::new(&record)).unwrap();
+        assert_eq!(parsed.filter, filter);
+        let mut writer = PerfWriter::new("");
+        writer.set_aux_info(&parsed);
+        let mut file = Vec::new();
+        writer.write(&[], &mut file).unwrap();
+        record.truncate(17 * 8 + padded);
+        assert!(file.windows(record.len()).any(|part| part == record), "{filter}");
+    }
+}
+
+#[test]
 fn a_file_that_is_cut_is_refused_with_a_place_inside() {
     for whole in [file(), compressed()] {
         for size in 0..whole.len() {

@@ -91,7 +91,7 @@ impl PerfWriter {
     /// Sets the Intel PT settings of the AUX areas, in place of earlier ones.
     pub fn set_aux_info(&mut self, info: &AuxInfo) {
         let clock = info.clock;
-        let filter = padded(info.filter.as_bytes());
+        let filter = info.filter.as_bytes();
         let words = [
             u64::from(info.pmu),
             clock.map_or(0, |clock| clock.shift.into()),
@@ -114,7 +114,9 @@ impl PerfWriter {
         let mut body = AUXTRACE_INTEL_PT.to_le_bytes().to_vec();
         body.extend([0; 4]);
         body.extend(words.into_iter().flat_map(u64::to_le_bytes));
-        body.extend(filter);
+        if !filter.is_empty() {
+            body.extend(padded(&[filter, &[0]].concat()));
+        }
         self.info = encode_record(RECORD_AUXTRACE_INFO, 0, &body);
     }
 
