@@ -38,8 +38,8 @@ impl Code {
     }
 }
 
-/// Kinds whose numbers encode direction and size of all structures: event devices, real-time
-/// clocks, watchdogs, joysticks, random numbers, GPIO, pidfd.
+/// Kinds whose numbers encode direction and size of all structures, apart from those in the tables:
+/// event devices, real-time clocks, watchdogs, joysticks, random numbers, GPIO, pidfd.
 pub(super) const REGULAR: [u8; 7] = [b'E', b'p', b'W', b'j', b'R', 0xb4, 0xff];
 
 /// Kinds whose structures hold pointers, or whose devices write memory later: sockets and wireless,

@@ -1,5 +1,6 @@
-//! Other devices: CD-ROM, SCSI, `NVMe`, I2C, input (`include/uapi/linux/cdrom.h`, `input.h`,
-//! `nvme_ioctl.h`, `i2c-dev.h`; `include/scsi/sg.h`).
+//! Other devices: CD-ROM, SCSI, `NVMe`, I2C, input, clocks, self-encrypting drives
+//! (`include/uapi/linux/cdrom.h`, `input.h`, `nvme_ioctl.h`, `i2c-dev.h`, `pps.h`, `rtc.h`,
+//! `sed-opal.h`; `include/scsi/sg.h`).
 
 use super::{IoctlRequest, request, silent, unknown};
 use crate::syscalls::value::{Value, u8_at, u32_at, u64_at};
@@ -72,6 +73,16 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
     silent(0x4004_4590, "EVIOCGRAB"),
     silent(0x4004_4591, "EVIOCREVOKE"),
     request(0x8010_4592, "EVIOCGMASK", &[at_pointer(u64_at(2, 8), u32_at(2, 4), 1)]),
+    // The numbers have the size of a pointer to the structure.
+    request(0x8008_70a1, "PPS_GETPARAMS", &[structure(2, 40)]),
+    request(0x8008_70a3, "PPS_GETCAP", &[structure(2, INT)]),
+    request(0xc008_70a4, "PPS_FETCH", &[structure(2, 64)]),
+    // The kernel writes these structures, or to pointers in them, although the direction is the
+    // other one.
+    request(0x4018_7013, "RTC_PARAM_GET", &[structure(2, 24)]),
+    unknown(0x4138_70eb, "IOC_OPAL_GENERIC_TABLE_RW"),
+    request(0x4130_70ed, "IOC_OPAL_GET_LR_STATUS", &[structure(2, 304)]),
+    unknown(0x4010_70ef, "IOC_OPAL_DISCOVERY"),
     silent(0x5501, "UI_DEV_CREATE"),
     silent(0x5502, "UI_DEV_DESTROY"),
 ];

@@ -33,6 +33,19 @@ fn numbers_encode_regular_requests() {
 }
 
 #[test]
+fn numbers_with_a_wrong_size_or_direction_are_in_the_table() {
+    // PPS_GETPARAMS, PPS_FETCH: the number has the size of a pointer to the structure.
+    assert_eq!(effects(0x8008_70a1, 0), Effects::Known(sized(40)));
+    assert_eq!(effects(0xc008_70a4, 0), Effects::Known(sized(64)));
+    // PPS_GETCAP writes an int.
+    assert_eq!(effects(0x8008_70a3, 0), Effects::Known(sized(4)));
+    // RTC_PARAM_GET and IOC_OPAL_GET_LR_STATUS encode a read; IOC_OPAL_DISCOVERY has a pointer.
+    assert_eq!(effects(0x4018_7013, 0), Effects::Known(sized(24)));
+    assert_eq!(effects(0x4130_70ed, 0), Effects::Known(sized(304)));
+    assert_eq!(effects(0x4010_70ef, 0), Effects::Unknown);
+}
+
+#[test]
 fn requests_without_direction_are_unknown() {
     // A number without direction, and a graphics card's, whose structures hold pointers.
     assert_eq!(effects(0x9901, 0), Effects::Unknown);
@@ -84,7 +97,7 @@ fn numbers_are_those_of_the_kernels_headers() {
     }
 }
 
-const HEADERS: [&str; 28] = [
+const HEADERS: [&str; 31] = [
     "asm/termbits.h",
     "linux/serial.h",
     "sys/socket.h",
@@ -113,4 +126,7 @@ const HEADERS: [&str; 28] = [
     "linux/nvme_ioctl.h",
     "linux/i2c-dev.h",
     "linux/input.h",
+    "linux/pps.h",
+    "linux/rtc.h",
+    "linux/sed-opal.h",
 ];
