@@ -8,7 +8,8 @@ use super::types::constant;
 use crate::common::Addr;
 use crate::symbols::machine::{Home, Machine, Piece};
 use gimli::{
-    AttributeValue, Encoding, EvaluationResult, Expression, Location, UnitRef, Value, ValueType,
+    AttributeValue, Encoding, EndianSlice, EvaluationResult, Expression, LittleEndian, Location,
+    UnitRef, Value, ValueType,
 };
 
 /// The limit on operations of one DWARF expression. More are a loop.
@@ -151,7 +152,7 @@ impl State<'_> {
                 EvaluationResult::RequiresRegister { register, base_type } => {
                     let word = self.machine.register(register.0).ok_or_else(unavailable)?;
                     let kind = self.value_type(base_type).ok_or_else(unavailable)?;
-                    let value = Value::from_u64(kind, word).map_err(|_| unavailable())?;
+                    let value = value_of(kind, word).ok_or_else(unavailable)?;
                     evaluation.resume_with_register(value)
                 }
                 EvaluationResult::RequiresFrameBase => {
@@ -205,7 +206,7 @@ impl State<'_> {
         if !self.machine.read(Addr(address), wanted) {
             return None;
         }
-        Value::from_u64(self.value_type(base_type)?, u64::from_le_bytes(bytes)).ok()
+        value_of(self.value_type(base_type)?, u64::from_le_bytes(bytes))
     }
 
     /// Returns the base type at `offset`, of a typed value (DWARF 5, 2.5.1.2); `None` if there is
@@ -216,6 +217,15 @@ impl State<'_> {
         }
         let entry = self.unit.entry(offset).ok()?;
         ValueType::from_entry(&entry).ok()?
+    }
+}
+
+/// Returns the value of a type whose lowest bytes are those of `word`; `None` if there is no such
+/// type. `Value::from_u64` would convert the number to a floating-point type.
+fn value_of(kind: ValueType, word: u64) -> Option<Value> {
+    match kind {
+        ValueType::Generic => Some(Value::Generic(word)),
+        kind => Value::parse(kind, EndianSlice::new(&word.to_le_bytes(), LittleEndian)).ok(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Compiles programs and compares the results of queries with `addr2line`, `nm` and gdb.
 
 mod debug_files;
+mod handmade;
 mod hostile;
 mod oracles;
 mod tables;
