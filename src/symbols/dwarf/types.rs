@@ -193,12 +193,17 @@ fn element_counts(die: Die<'_>) -> Vec<Option<u64>> {
     let ranges = children.iter().filter(|(_, entry)| entry.tag == gimli::DW_TAG_subrange_type);
     let count = |(_, entry): &(Die<'_>, Entry<Reader>)| {
         let value = |name| entry.attr_value(name).as_ref().and_then(constant);
-        let upper = || value(gimli::DW_AT_upper_bound)?.checked_add(1);
-        // The bound of an array of size zero is -1.
-        value(gimli::DW_AT_count).or_else(upper).or_else(|| {
-            let bound = value(gimli::DW_AT_upper_bound)?;
-            (bound == u64::MAX).then_some(0)
-        })
+        let between = || {
+            let lower = match entry.attr_value(gimli::DW_AT_lower_bound) {
+                Some(lower) => constant(&lower)?,
+                None => default_lower_bound(die.unit),
+            };
+            let (lower, upper) =
+                (lower.cast_signed(), value(gimli::DW_AT_upper_bound)?.cast_signed());
+            // The upper bound of an array of size zero is below the lower one.
+            Some(u64::try_from(upper.checked_sub(lower)?.checked_add(1)?).unwrap_or(0))
+        };
+        value(gimli::DW_AT_count).or_else(between)
     };
     ranges.take(MAX_DIMENSIONS).map(count).collect()
 }
@@ -247,14 +252,16 @@ pub(super) fn constant(value: &AttributeValue<Reader>) -> Option<u64> {
     }
 }
 
+/// Returns the first index of the arrays of a unit that have no lower bound of their own: that of
+/// the language (DWARF 5, table 7.17), or 0 if it is unknown.
+fn default_lower_bound(unit: UnitRef<'_, Reader>) -> u64 {
+    let bound = root_language(unit).and_then(gimli::DwLang::default_lower_bound);
+    bound.map_or(0, |bound| bound as u64)
+}
+
 /// Returns the source language of a unit; [`Language::Other`] if it is unknown.
 pub(super) fn language_of(unit: UnitRef<'_, Reader>) -> Language {
-    let language = || {
-        let mut entries = unit.entries();
-        let root = entries.next_dfs().ok()??;
-        root.attr_value(gimli::DW_AT_language)
-    };
-    let Some(AttributeValue::Language(language)) = language() else { return Language::Other };
+    let Some(language) = root_language(unit) else { return Language::Other };
     match language {
         gimli::DW_LANG_Rust => Language::Rust,
         gimli::DW_LANG_Go => Language::Go,
@@ -264,5 +271,14 @@ pub(super) fn language_of(unit: UnitRef<'_, Reader>) -> Language {
         | gimli::DW_LANG_C11
         | gimli::DW_LANG_C17 => Language::C,
         _ => Language::Other,
+    }
+}
+
+/// Returns the language that a unit names, if it does.
+fn root_language(unit: UnitRef<'_, Reader>) -> Option<gimli::DwLang> {
+    let mut entries = unit.entries();
+    match entries.next_dfs().ok()??.attr_value(gimli::DW_AT_language)? {
+        AttributeValue::Language(language) => Some(language),
+        _ => None,
     }
 }
