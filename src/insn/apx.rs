@@ -4,7 +4,7 @@
 //! cover EVEX-encoded APX instructions.
 
 use super::ExecMode;
-use super::decode::{Class, Insn, decode_supported};
+use super::decode::{Class, Insn, MAX_INSN_BYTES, decode_supported};
 use crate::common::Addr;
 
 const REX2: u8 = 0xd5;
@@ -32,9 +32,10 @@ pub(super) fn decode(bytes: &[u8], ip: Addr) -> Option<Insn> {
     let insn =
         decode_supported(&without_rex2(legacy, *payload, *opcode, operands), ip, ExecMode::Bits64)?;
     // REX2 has two bytes. In map 0, REX alone has one; in map 1, REX and 0F have two.
-    let longer_by = u8::from(payload & M0 == 0);
+    let len = insn.len + u8::from(payload & M0 == 0);
     // No direct branch gets here, since their opcodes are reserved.
-    insn.class.target().is_none().then(|| Insn { len: insn.len + longer_by, ..insn })
+    let is_valid = usize::from(len) <= MAX_INSN_BYTES && insn.class.target().is_none();
+    is_valid.then_some(Insn { len, ..insn })
 }
 
 /// Returns true for prefixes that can precede REX2: segment, operand and address size, LOCK, REP.
@@ -93,6 +94,14 @@ mod tests {
         let bytes = [0xd5, 0x00, 0xa1, 1, 2, 3, 4, 5, 6, 7, 8];
         assert_eq!(classified(&bytes), Some((11, Class::JmpIndirect)));
         assert_eq!(classified(&bytes[..10]), None);
+    }
+
+    #[test]
+    fn no_instruction_is_longer_than_15_bytes() {
+        // mov %rax,%r20 after prefixes.
+        let prefixed = |count| [vec![0x2e; count], vec![0xd5, 0x18, 0x89, 0xc4]].concat();
+        assert_eq!(classified(&prefixed(11)), Some((15, Class::Other)));
+        assert_eq!(classified(&prefixed(12)), None);
     }
 
     #[test]
