@@ -33,6 +33,7 @@ const FUTEX_OPERATION: u64 = 0x7f;
 const FUTEX_WAKE: u64 = 1;
 const ENOSYS: i64 = -libc::ENOSYS as i64;
 const EBADF: i64 = -libc::EBADF as i64;
+const EFAULT: i64 = -libc::EFAULT as i64;
 const EAGAIN: i64 = -libc::EAGAIN as i64;
 /// The maximum number of bytes that are printed from one buffer of a call.
 const LARGEST_OUTPUT: u64 = 1 << 20;
@@ -302,28 +303,37 @@ impl Replay {
         Ok(result)
     }
 
-    /// Passes the readable bytes from the start of a buffer, at most 1 MiB, to `print`. Returns
-    /// their number: 0 for an unreadable buffer, where write(2) fails.
+    /// Passes the readable bytes from the start of a buffer, at most 1 MiB, to `print`. Returns their
+    /// number, as write(2) does; `EFAULT` if there is none.
     fn print_buffer(&self, start: u64, size: u64, print: &mut dyn FnMut(&[u8])) -> i64 {
-        let size = size.min(LARGEST_OUTPUT);
-        let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+        let printed = size.min(LARGEST_OUTPUT);
+        let mut bytes = vec![0; usize::try_from(printed).unwrap_or(0)];
         let known = self.read(Addr(start), &mut bytes);
+        if known == 0 && size > 0 {
+            return EFAULT;
+        }
         print(&bytes[..known]);
         i64::try_from(known).unwrap_or(0)
     }
 
-    /// Passes the buffers of a writev(2), at most 1024, to `print`. The array at `parts` has the
-    /// address and size of each; it ends where it is unreadable. Returns the number of bytes, also
-    /// if some of a buffer was not printed ([`Self::print_buffer`]).
+    /// Passes the buffers of a writev(2), at most 1024, to `print`, up to the first that is not
+    /// printed as a whole: its caller may go on from there. The array at `parts` has the address
+    /// and size of each. Returns the number of bytes; `EFAULT` if nothing is readable.
     fn print_buffers(&self, parts: u64, count: u64, print: &mut dyn FnMut(&[u8])) -> i64 {
         let mut printed = 0;
         for number in 0..count.min(MOST_PARTS) {
             let mut part = [0; 16];
-            if self.read(Addr(parts.wrapping_add(number * 16)), &mut part) < part.len() {
+            let known = self.read(Addr(parts.wrapping_add(number * 16)), &mut part);
+            let word = |at: usize| part[at..].first_chunk().map_or(0, |w| u64::from_le_bytes(*w));
+            let is_known = known == part.len();
+            let result = if is_known { self.print_buffer(word(0), word(8), print) } else { EFAULT };
+            if result < 0 {
+                return if printed > 0 { printed } else { result };
+            }
+            printed += result;
+            if result.cast_unsigned() < word(8) {
                 break;
             }
-            let word = |at: usize| part[at..].first_chunk().map_or(0, |w| u64::from_le_bytes(*w));
-            printed += self.print_buffer(word(0), word(8), print);
         }
         printed
     }

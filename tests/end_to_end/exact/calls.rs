@@ -47,6 +47,18 @@ fn functions_are_called_in_a_copy_of_the_moment() {
     assert!(!said.contains("internal"), "{said}");
 }
 
+/// As natively, what is not readable is not written, nor what follows it.
+#[test]
+fn output_of_called_functions_ends_where_memory_does() {
+    let commands = "break half\nreverse-continue\nprint unreadable()\nprint parts(0)\n\
+                    print parts(\"none\")\n";
+    let Some(said) = play(commands) else { return };
+    assert!(answer(&said, "print unreadable()", 0).ends_with("= 14"), "{said}");
+    assert!(answer(&said, "print parts(0)", 0).ends_with("= 14"), "{said}");
+    let parts = answer(&said, "print parts(\"none\")", 0);
+    assert!(parts.ends_with("= 4") && !parts.contains("never"), "{said}");
+}
+
 /// In a called function too, and where the user stands at its own first instruction.
 #[test]
 fn conditions_hold_in_called_functions() {
