@@ -186,10 +186,7 @@ impl Epoch {
         let differing = self.differing(watching);
         let is_met = |(number, (watch, _)): (usize, &(Watch, Vec<u8>))| {
             let differs = differing.contains(&number);
-            let is_hit = || {
-                let reads = watch.kind.is_of_reads();
-                hits.iter().any(|hit| hit.reads == reads && hit.addr == watch.range.start)
-            };
+            let is_hit = || hits.contains(&watch.of_registers());
             match watch.kind {
                 WatchKind::Write => differs,
                 // No debug register watches reads alone: what changed was written.

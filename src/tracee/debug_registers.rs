@@ -33,9 +33,8 @@ pub struct Slot {
     addr: u64,
     /// 1, 2, 4 or 8.
     size_bytes: u64,
-    /// The address of the watch that it is part of.
-    watch_addr: Addr,
-    reads: bool,
+    /// The watch that it is part of.
+    watch: Watch,
 }
 
 /// Returns true if the debug registers can watch all of `watches` at once.
@@ -52,7 +51,7 @@ pub fn slots(watches: &[Watch]) -> Vec<Slot> {
         while rest > 0 && slots.len() <= SLOTS {
             let fits = |size: &u64| addr.is_multiple_of(*size) && *size <= rest;
             let size_bytes = [WIDEST_BYTES, 4, 2, 1].into_iter().find(fits).unwrap_or(1);
-            slots.push(Slot { addr, size_bytes, watch_addr: watch.addr, reads: watch.reads });
+            slots.push(Slot { addr, size_bytes, watch: *watch });
             addr = addr.wrapping_add(size_bytes);
             rest -= size_bytes;
         }
@@ -64,7 +63,7 @@ pub fn slots(watches: &[Watch]) -> Vec<Slot> {
 /// access and width.
 fn control(slots: &[Slot]) -> u64 {
     let one = |(index, slot): (usize, &Slot)| {
-        let access: u64 = if slot.reads { 0b11 } else { 0b01 };
+        let access: u64 = if slot.watch.reads { 0b11 } else { 0b01 };
         let width: u64 = match slot.size_bytes {
             1 => 0b00,
             2 => 0b01,
@@ -112,28 +111,18 @@ impl Watched {
 
     /// Returns the watches that were hit since the last call, by debug register, and clears the
     /// hits in the thread's DR6. A watch of several registers can be there more than once.
-    pub fn take_hits(&self, tracee: Tracee) -> Result<Vec<Hit>, Error> {
+    pub fn take_hits(&self, tracee: Tracee) -> Result<Vec<Watch>, Error> {
         if self.0.is_empty() {
             return Ok(Vec::new());
         }
         let status = tracee.debug_register(STATUS)?;
         let hits = self.0.iter().enumerate().filter(|(index, _)| status >> index & 1 != 0);
-        let hits: Vec<Hit> =
-            hits.map(|(_, slot)| Hit { addr: slot.watch_addr, reads: slot.reads }).collect();
+        let hits: Vec<Watch> = hits.map(|(_, slot)| slot.watch).collect();
         if !hits.is_empty() {
             tracee.set_debug_register(STATUS, 0)?;
         }
         Ok(hits)
     }
-}
-
-/// An access that met a watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hit {
-    /// The address of the watch ([`Watch::addr`]).
-    pub addr: Addr,
-    /// True if the watch counts reads ([`Watch::reads`]).
-    pub reads: bool,
 }
 
 /// The hits of a thread, as the CPU reports them (DR6).

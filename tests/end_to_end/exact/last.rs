@@ -266,3 +266,28 @@ fn an_interrupt_ends_a_search_in_the_past() {
     let reply = search(&mut client, &accesses, "c");
     assert!(reply.starts_with("T02"), "{reply}");
 }
+
+/// Of two watchpoints at one address, the one with the accessed byte is hit.
+#[test]
+fn a_watchpoint_is_hit_by_accesses_to_its_own_bytes() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/members.c", &["-O0", "-no-pie"]);
+    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
+    let live = Live::replay(&dir);
+    let mut client = Client::connect(live.address());
+    let pair = address_of(&program, "pair");
+    // As LLDB, which alone may watch reads.
+    client.ask("qSupported:xmlRegisters=i386");
+    assert!(client.ask("bc").contains("replaylog:begin"));
+    for watch in [format!("3,{pair:x},4"), format!("4,{pair:x},8")] {
+        assert_eq!(client.ask(&format!("Z{watch}")), "OK");
+    }
+    // The writes to the first and to the second member, and the read of the second.
+    for _ in 0..3 {
+        let reply = client.ask("c");
+        assert!(reply.contains(&format!("awatch:{pair:x}")), "{reply}");
+    }
+}
