@@ -26,6 +26,9 @@ use crate::translate::{Hook, SPENT, is_tick, slots};
 pub(super) enum SteppedOut {
     /// The program's state where the thread is. Its registers are still those of the cache.
     Exact(Box<ExactState>),
+    /// The thread has executed an indirect branch to an address that is not canonical. It is still
+    /// in the cache, with the request for that address.
+    NoncanonicalBranch,
     /// The thread no longer exists, or is about to exit: the stop that reported its end.
     Ended(Stop),
 }
@@ -109,14 +112,14 @@ impl TranslatedProcess {
             }
             match stop {
                 SignalStop::Request if self.has_noncanonical_target(thread) => {
-                    return self.undo_branch(thread, running);
+                    return self.undo_branch(thread, running, RunEnd::Native(None));
                 }
                 SignalStop::Spent => {
                     let registers = thread.tracee.registers()?;
                     if self.store_spent_request(thread, &registers)
                         && self.has_noncanonical_target(thread)
                     {
-                        return self.undo_branch(thread, running);
+                        return self.undo_branch(thread, running, RunEnd::Native(None));
                     }
                     self.note_sample(thread);
                     return self.end_at_request(thread, running, registers.r11);
@@ -159,7 +162,7 @@ impl TranslatedProcess {
                 SignalStop::Watchpoint => {
                     let status = HitStatus::read(thread.tracee)?;
                     let run = self.end_at_next_exact(thread, running, RunEnd::Watchpoint)?;
-                    if !matches!(run, RunOutcome::Other(_)) {
+                    if let RunOutcome::Ended(EndedRun { end: RunEnd::Watchpoint, .. }) = run {
                         status.restore(thread.tracee)?;
                     }
                     return Ok(run);
@@ -204,13 +207,14 @@ impl TranslatedProcess {
         Ok(RunOutcome::Ended(EndedRun { instructions, end, ..ran }))
     }
 
-    /// Ends a run before an indirect branch to an address that is not canonical, which the thread
-    /// has just executed in the cache: it is to execute the branch in the program, so that its
-    /// fault is the CPU's own. Fails if the branch is not known.
+    /// Ends a run, for the reason `end`, before an indirect branch to an address that is not
+    /// canonical, which the thread has just executed in the cache: it is to execute the branch in
+    /// the program, so that its fault is the CPU's own. Fails if the branch is not known.
     fn undo_branch(
         &self,
         thread: &mut TranslatedThread,
         running: &Running,
+        end: RunEnd,
     ) -> Result<RunOutcome, Error> {
         let registers = thread.tracee.registers()?;
         let number = self.window.shared.load(thread.area.slot(slots::EDGE)) & u64::from(u32::MAX);
@@ -223,7 +227,7 @@ impl TranslatedProcess {
         // The branch itself is a tick that was counted already.
         let ticks = self.ticks_run(running, registers.r11).wrapping_sub(1);
         self.enter_program(thread, &program, 0)?;
-        Ok(RunOutcome::Ended(EndedRun { ticks, instructions: None, end: RunEnd::Native(None) }))
+        Ok(RunOutcome::Ended(EndedRun { ticks, instructions: None, end }))
     }
 
     /// Takes a thread, which a signal of the program stopped, out of the cache, and ends its run.
@@ -262,8 +266,8 @@ impl TranslatedProcess {
     }
 
     /// Ends a run for the reason `end`: steps the thread to the next place where the program's
-    /// state is exact, and takes it out of the cache there. If the thread ends before, returns the
-    /// stop that reported that.
+    /// state is exact, and takes it out of the cache there. A branch to an address that is not
+    /// canonical is undone. If the thread ends before, returns the stop that reported that.
     fn end_at_next_exact(
         &self,
         thread: &mut TranslatedThread,
@@ -272,6 +276,12 @@ impl TranslatedProcess {
     ) -> Result<RunOutcome, Error> {
         match self.step_to_exact(thread)? {
             SteppedOut::Exact(exact) => self.end_at_state(thread, running, &exact, end),
+            SteppedOut::NoncanonicalBranch => {
+                // The branch faults, so the CPU reports no access of it.
+                let is_access = matches!(end, RunEnd::Watchpoint);
+                let end = if is_access { RunEnd::Native(None) } else { end };
+                self.undo_branch(thread, running, end)
+            }
             SteppedOut::Ended(stop) => Ok(RunOutcome::Other(stop)),
         }
     }
@@ -305,21 +315,27 @@ impl TranslatedProcess {
         Ok(RunOutcome::Ended(EndedRun { ticks, instructions: None, end }))
     }
 
-    /// Steps a thread, which is in the cache, to the next place where the program's state is exact.
-    /// It does not move if its state is exact already. Until then, all signals but SIGTRAP and
-    /// SIGSEGV are blocked, and group stops are put off. If the thread ends before, returns the
-    /// stop that reported that. Fails if no such place comes within [`STEPS_LIMIT`] steps, or a
-    /// step faults; its signals stay blocked then, and the group stops are lost.
+    /// Steps a thread, which is in the cache, to the next place where the program's state is exact,
+    /// or where it has executed an indirect branch to an address that is not canonical. It does not
+    /// move if it is at such a place already. Until then, all signals but SIGTRAP and SIGSEGV are
+    /// blocked, and group stops are put off. If the thread ends before, returns the stop that
+    /// reported that. Fails if no such place comes within [`STEPS_LIMIT`] steps, or a step faults;
+    /// its signals stay blocked then, and the group stops are lost.
     pub(super) fn step_to_exact(&self, thread: &TranslatedThread) -> Result<SteppedOut, Error> {
         let tracee = thread.tracee;
         let (mut mask, mut stopped) = (None, DeferredStops::default());
         for _ in 0..STEPS_LIMIT {
             let registers = tracee.registers()?;
             self.store_spent_request(thread, &registers);
-            if let Some(exact) = self.exact_at(thread, &registers) {
+            let found = if self.has_noncanonical_target(thread) {
+                Some(SteppedOut::NoncanonicalBranch)
+            } else {
+                self.exact_at(thread, &registers).map(|exact| SteppedOut::Exact(Box::new(exact)))
+            };
+            if let Some(found) = found {
                 mask.map_or(Ok(()), |mask| tracee.set_signal_mask(mask))?;
                 tracee.raise_deferred_stops(stopped)?;
-                return Ok(SteppedOut::Exact(Box::new(exact)));
+                return Ok(found);
             }
             if self.copy_call_output(thread, &registers)? {
                 continue;

@@ -77,13 +77,10 @@ impl TranslatedProcess {
         thread.set_trace_pointer(&self.window.shared, begin);
         self.enter_cache(thread, address)?;
         let (end, is_full) = self.rerun_to_end(thread, limit)?;
-        let exact = if self.has_noncanonical_target(thread) {
-            self.state_before_last_branch(thread)?
-        } else {
-            match self.step_to_exact(thread)? {
-                SteppedOut::Exact(exact) => *exact,
-                SteppedOut::Ended(_) => return Err(lost(thread)),
-            }
+        let exact = match self.step_to_exact(thread)? {
+            SteppedOut::Exact(exact) => *exact,
+            SteppedOut::NoncanonicalBranch => self.state_before_last_branch(thread)?,
+            SteppedOut::Ended(_) => return Err(lost(thread)),
         };
         self.enter_program(thread, &exact.program, 0)?;
         let parts = if is_full {

@@ -220,3 +220,29 @@ fn calls_stop_while_they_are_caught() {
     assert_eq!(sum(0), sum(1), "{said}");
     assert_eq!(live.end(), (text(&native.stdout), native.status.code()));
 }
+
+/// A return to an address that is not canonical reads its slot of the stack, and faults before it
+/// is taken, also where that slot is watched.
+#[test]
+fn a_watched_return_address_that_is_not_canonical_faults_at_the_return() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/smashed.c", &["-O0"]);
+    let kept = scene.path("kept");
+    let options = ["--once", "--save", name(&kept)];
+    let live = Live::start_by("exact", &scene, &options, &[name(&program)]);
+    let said = live.gdb(
+        &program,
+        "break smash\ncontinue\nawatch -l *at\ncontinue\ncontinue\nx/i $pc\n\
+         reverse-stepi\nx/i $pc\n",
+    );
+    let stopped = answer(&said, "continue", 2);
+    assert!(stopped.contains("received signal SIGSEGV"), "{said}");
+    assert!(answer(&said, "x/i $pc", 0).contains("ret"), "{said}");
+    assert!(answer(&said, "x/i $pc", 1).contains("pop"), "{said}");
+    drop(live);
+    let checked = contraflow().arg("check").arg(&kept).output().unwrap();
+    assert!(checked.status.success(), "{said}\n{}", text(&checked.stderr));
+}
