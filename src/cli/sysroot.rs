@@ -68,7 +68,7 @@ impl Sysroot {
         let running = first.map(|library| PathBuf::from(&*library.file));
         for library in libraries.into_iter().filter(named) {
             if let Some(image) = stored.get(&*library.file) {
-                sysroot.link_image(reader.dir(), &library.map.name, image)?;
+                sysroot.link_image(reader.dir(), library.path(), image)?;
             }
         }
         sysroot.link_debug_files(reader.dir())?;

@@ -160,10 +160,26 @@ pub struct Library {
 impl Library {
     /// Returns the entries of the dynamic linker's list in its order: first the program itself,
     /// with an empty path, then its libraries. Leaves out the vdso, which has a name without a
-    /// directory and no file.
-    pub(super) fn from_link_maps(maps: Vec<LinkMap>) -> Vec<Self> {
-        let of_file = |map: &LinkMap| map.name.is_empty() || map.name.starts_with('/');
-        maps.into_iter().filter(of_file).map(Self::from).collect()
+    /// directory and no file. A library whose name is relative to a directory of the program gets
+    /// the path of its file, which `regions` returns with the mapped memory.
+    pub(super) fn from_link_maps(
+        maps: Vec<LinkMap>,
+        regions: impl FnOnce() -> Option<Vec<Region>>,
+    ) -> Vec<Self> {
+        let of_file = |map: &LinkMap| map.name.is_empty() || map.name.contains('/');
+        let mut libraries: Vec<Self> = maps.into_iter().filter(of_file).map(Self::from).collect();
+        let is_relative =
+            |library: &Self| library.path.contains('/') && !library.path.starts_with('/');
+        if libraries.iter().any(is_relative) {
+            let regions = regions().unwrap_or_default();
+            for library in libraries.iter_mut().filter(|library| is_relative(library)) {
+                let mapped = regions.iter().find(|region| region.range.contains(library.dynamic));
+                if let Some(file) = mapped.filter(|region| region.name.starts_with('/')) {
+                    library.path.clone_from(&file.name);
+                }
+            }
+        }
+        libraries
     }
 }
 

@@ -243,7 +243,7 @@ impl Run for Live {
         let program = self.program.borrow();
         let auxv = program.auxv();
         let maps = link_maps(&auxv, &|addr, buf| program.read(addr, buf))?;
-        Some(Library::from_link_maps(maps))
+        Some(Library::from_link_maps(maps, || self.regions()))
     }
 
     fn regions(&self) -> Option<Vec<Region>> {

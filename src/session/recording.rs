@@ -287,12 +287,11 @@ impl History for Recording {
     }
 
     fn libraries(&self) -> Option<Vec<Library>> {
-        Some(
-            self.loaded_libraries()?
-                .into_iter()
-                .map(|library| Library::from(library.map))
-                .collect(),
-        )
+        let shown = |library: state::Library| {
+            let path = library.path().to_owned();
+            Library { path, ..Library::from(library.map) }
+        };
+        Some(self.loaded_libraries()?.into_iter().map(shown).collect())
     }
 
     fn siginfo(&self, tid: Tid, g: u64) -> Option<Vec<u8>> {

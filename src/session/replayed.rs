@@ -379,7 +379,7 @@ impl Run for Replayed {
 
     fn libraries(&self) -> Option<Vec<Library>> {
         let maps = link_maps(&self.auxv()?, &|addr, buf| self.read(addr, buf))?;
-        Some(Library::from_link_maps(maps))
+        Some(Library::from_link_maps(maps, || self.regions()))
     }
 
     fn regions(&self) -> Option<Vec<Region>> {

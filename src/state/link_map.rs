@@ -29,6 +29,15 @@ pub struct Library {
     pub file: Arc<str>,
 }
 
+impl Library {
+    /// Returns the library's path: the name that the dynamic linker has for it, which is empty for
+    /// the program. If that is relative to a directory of the program, returns the mapped file.
+    pub fn path(&self) -> &str {
+        let name = self.map.name.as_str();
+        if name.is_empty() || name.starts_with('/') { name } else { &self.file }
+    }
+}
+
 const AT_PHDR: u64 = 3;
 const AT_PHNUM: u64 = 5;
 const PT_DYNAMIC: u32 = 2;

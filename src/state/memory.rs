@@ -63,7 +63,7 @@ impl FinalState {
         let auxv = &self.core.as_ref()?.contents.auxv;
         let maps = link_maps(auxv, &|addr, buf| self.read(AccessTime::End, image, addr, buf))?;
         // The vdso has a name without a directory, and no file.
-        let of_file = |(number, map): &(usize, LinkMap)| *number == 0 || map.name.starts_with('/');
+        let of_file = |(number, map): &(usize, LinkMap)| *number == 0 || map.name.contains('/');
         let libraries = maps.into_iter().enumerate().filter(of_file).map(|(_, map)| map);
         let with_file = |map: LinkMap| {
             let file = image.section_at(map.dynamic)?.name.clone();

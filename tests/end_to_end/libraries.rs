@@ -180,3 +180,45 @@ fn gdb_knows_those_of_other_namespaces() {
     let values = (0..3).map(|nth| answer(&output, "print n", nth).chars().last());
     assert_eq!(values.collect::<Vec<_>>(), [Some('5'), Some('6'), Some('5')], "{output}");
 }
+
+/// Libraries that the program names relative to its directory, in debuggers that run elsewhere.
+#[test]
+fn gdb_knows_those_with_relative_names() {
+    if !have("gdb") || !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("namespaces.c", &["-O0"]);
+    let library = scene.path("libbump.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/namespaces.c");
+    let flags = ["-DLIBRARY", "-shared", "-fPIC", "-g", "-o"];
+    let compiled = Command::new("gcc").args(flags).arg(&library).arg(source).status();
+    assert!(compiled.unwrap().success());
+    let library = library.canonicalize().unwrap();
+    for (name, options) in [("exact", &[][..]), ("path", &["--path"])] {
+        let dir = scene.path(name);
+        let mut record = contraflow();
+        record.env("CONTRAFLOW_HOME", scene.path("store")).current_dir(scene.path(""));
+        record.args(["record", "-q"]).args(options).arg("-o").arg(&dir);
+        let recorded = record.arg(&program).arg("./libbump.so").output().unwrap();
+        assert_eq!(text(&recorded.stdout), "56\n", "{}", text(&recorded.stderr));
+        let mut replay = contraflow();
+        replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+        let output = run_gdb(replay, "info sharedlibrary\nbreak bump\nreverse-continue\nbacktrace");
+        let listed = answer(&output, "info sharedlibrary", 0);
+        assert_eq!(listed.matches(library.to_str().unwrap()).count(), 2, "{name}: {output}");
+        let stack = answer(&output, "backtrace", 0);
+        assert_in_order(stack, &["bump (", "namespaces.c:", "main ("]);
+    }
+    let mut serve = contraflow();
+    serve.env("CONTRAFLOW_HOME", scene.path("store")).current_dir(scene.path(""));
+    serve.args(["serve", ":0", "--once", "--"]).arg(&program).arg("./libbump.so");
+    let live = Live::listening(serve);
+    let output = live.gdb(
+        &program,
+        "set breakpoint pending on\nbreak bump\ncontinue\nprint n\ninfo sharedlibrary",
+    );
+    assert!(answer(&output, "print n", 0).ends_with("= 5"), "{output}");
+    let listed = answer(&output, "info sharedlibrary", 0);
+    assert!(listed.contains(library.to_str().unwrap()), "{output}");
+}

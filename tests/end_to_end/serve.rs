@@ -95,7 +95,7 @@ impl Live {
         Self::listening(replay)
     }
 
-    fn listening(mut serve: Command) -> Self {
+    pub(crate) fn listening(mut serve: Command) -> Self {
         serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut server = serve.spawn().expect("contraflow runs");
         let mut says = BufReader::new(server.stderr.take().unwrap());
