@@ -200,28 +200,27 @@ impl OpenRecording {
                 Ok(())
             }
             (Direction::Forward, true) => {
-                let returns_to = current.returns_to.ok_or("the function was not called")?;
-                self.run_to_addresses(tid, BTreeSet::from([returns_to]), &current, interrupted)
+                current.returns_to.ok_or("the function was not called")?;
+                self.run_to_lines(tid, &BTreeSet::new(), &current, interrupted)
             }
             (Direction::Forward, false) => {
-                let mut stops = self.other_lines(tid);
-                stops.extend(current.returns_to);
-                self.run_to_addresses(tid, stops, &current, interrupted)
+                self.run_to_lines(tid, &self.other_lines(tid), &current, interrupted)
             }
         }
     }
 
-    /// Runs forward until thread `tid` reaches one of the addresses `stops` in activation `current`
-    /// or in a caller of it, or until a stop that is no breakpoint. Inner activations, as of a
-    /// recursion, and other threads do not stop it. Leaves its breakpoints to the caller.
-    fn run_to_addresses(
+    /// Runs forward until thread `tid` reaches one of the addresses `lines` in activation `current`
+    /// or in a caller of it, or returns from it, or until a stop that is no breakpoint. Inner
+    /// activations, as of a recursion, and other threads do not stop it. Leaves its breakpoints to
+    /// the caller.
+    fn run_to_lines(
         &mut self,
         tid: Tid,
-        stops: BTreeSet<Addr>,
+        lines: &BTreeSet<Addr>,
         current: &SteppedFunction,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), String> {
-        for addr in stops {
+        for addr in lines.iter().copied().chain(current.returns_to) {
             self.session.insert_breakpoint(BreakpointKind::Software, addr);
         }
         loop {
@@ -232,15 +231,17 @@ impl OpenRecording {
             if stop.thread != tid {
                 continue;
             }
-            let has_returned = self.run().pc(tid) == current.returns_to;
+            let pc = self.run().pc(tid);
+            let is_line = pc.is_some_and(|pc| lines.contains(&pc));
             let machine = ThreadMachine::new(self.run(), tid);
             let registers = FrameRegisters::innermost(&machine);
             // At the return address, the stack pointer is the CFA of the function that has
-            // returned. Inner activations have lower ones: the stack grows down.
-            let cfa = if has_returned {
-                registers.get(crate::symbols::RSP)
-            } else {
+            // returned. Inner activations have lower ones: the stack grows down. In a recursion,
+            // the function itself reaches this address too, where another line of it may begin.
+            let cfa = if is_line {
                 self.asked.symbols().cfa_of(&registers, &machine)
+            } else {
+                registers.get(crate::symbols::RSP)
             };
             if cfa.is_none_or(|cfa| cfa >= current.cfa) {
                 return Ok(());

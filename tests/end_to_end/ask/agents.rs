@@ -315,6 +315,28 @@ fn steps_over_lines_are_those_of_gdb() {
 }
 
 #[test]
+fn a_step_over_a_recursive_call_stops_at_the_line_after_it() {
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "gcc", "recursive_lines.c", &["-O0"]) else { return };
+    let (dir, _) = record(&scene, &[], &program);
+    let mut agent = Agent::with(&dir);
+    let call = line_of("recursive_lines.c", "// the call");
+    agent.call("go", &json!({"position": "begin"}));
+    // The outermost activation, the second one, and the third one.
+    for (count, n) in [(1, 3), (1, 2), (1, 1)] {
+        agent.call("forward", &json!({"until": call, "count": count}));
+        assert_eq!(agent.print("n"), n);
+        let at = agent.call("where", &json!({}))["position"].clone();
+        let next = agent.call("forward", &json!({"step": "line"}));
+        let line = format!("recursive_lines.c:{}", next["line"]);
+        assert_eq!(line, line_of("recursive_lines.c", "// after it"), "{n}");
+        assert_eq!(agent.print("n"), n);
+        agent.call("go", &json!({"position": at}));
+    }
+    agent.leave();
+}
+
+#[test]
 fn programs_in_cpp_rust_and_go_have_values() {
     let scene = Scene::new();
     for (compiler, name, expression) in
