@@ -59,6 +59,8 @@ impl fmt::Display for Quoted {
         match u32::try_from(self.0 & 0xffff_ffff).ok().and_then(char::from_u32) {
             Some(c) if c.is_ascii() => escape(c, '\'', f)?,
             Some(c) if u32::from(c) > 0xff => escape(c, '\'', f)?,
+            // Such as half of a surrogate pair.
+            None if self.0 > 0o777 => write!(f, "\\x{:x}", self.0)?,
             // U+0080 to U+00FF may be a `char` of C, which is one byte of some encoding.
             _ => write!(f, "\\{:03o}", self.0 & 0xff)?,
         }

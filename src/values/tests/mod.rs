@@ -181,4 +181,7 @@ fn strings_are_written_like_gdb() {
     let json =
         |bytes: &[u8]| Shown::Text(Text { bytes: bytes.to_vec(), has_more: false }).to_json();
     assert_eq!(json("é".as_bytes()), "é");
+    // Half of a surrogate pair, and a byte.
+    assert_eq!(Shown::Character(0xd83d).to_string(), r"55357 '\xd83d'");
+    assert_eq!(Shown::Character(-61).to_string(), r"-61 '\303'");
 }
