@@ -160,7 +160,10 @@ impl Show<'_, '_> {
             bytes.extend(piece);
             at = at.wrapping_add(left);
         }
-        Some(Text { bytes, has_more: true })
+        let mut next = [0];
+        let after = addr.wrapping_add(ELEMENTS as u64);
+        let has_more = !self.machine.read(after, &mut next) || next != [0];
+        Some(Text { bytes, has_more })
     }
 
     /// Reads a structure. Strings and slices of Rust and Go are structures in the debug
@@ -289,7 +292,10 @@ impl Show<'_, '_> {
             let shown = count.min(ELEMENTS as u64);
             let mut bytes = read(&part(&value.home, 0, shown, self.machine), shown, self.machine)?;
             let end = bytes.iter().position(|byte| *byte == 0);
-            let has_more = end.is_none() && count > shown;
+            let after = part(&value.home, shown, 1, self.machine);
+            let has_more = end.is_none()
+                && count > shown
+                && read(&after, 1, self.machine).map_or(true, |next| next != [0]);
             bytes.truncate(end.unwrap_or(bytes.len()));
             return Ok(Shown::Text(Text { bytes, has_more }));
         }
@@ -317,12 +323,16 @@ impl Show<'_, '_> {
     }
 }
 
-/// Returns an enumeration's value as flags, such as `(A | B)`. `None` if the value is 0 or has a
-/// bit without a name, or if any name has more than one bit.
+/// Returns an enumeration's value as flags, such as `(A | B)`, each by its first name. `None` if
+/// the value is 0 or has a bit without a name, or if any name has more than one bit.
 fn flags(value: u64, names: &[(u64, String)]) -> Option<String> {
     let is_set = names.iter().all(|(of, _)| of.count_ones() <= 1);
-    let set: Vec<&(u64, String)> =
-        names.iter().filter(|(of, _)| *of != 0 && value & of == *of).collect();
+    let is_first = |number: usize, of: u64| names[..number].iter().all(|(other, _)| *other != of);
+    let set = names
+        .iter()
+        .enumerate()
+        .filter(|(number, (of, _))| *of != 0 && value & of == *of && is_first(*number, *of));
+    let set: Vec<&(u64, String)> = set.map(|(_, name)| name).collect();
     let all = set.iter().fold(0, |all, (of, _)| all | of);
     if !is_set || value == 0 || all != value {
         return None;

@@ -210,9 +210,16 @@ fn integer(value: i128) -> Value {
     u64::try_from(value).map_or_else(|_| json!(value.to_string()), |value| json!(value))
 }
 
-/// Returns a string as it is if it is UTF-8, else in quotes and with escapes.
+/// Returns a string as it is if it is UTF-8, else in quotes and with escapes. Leaves out the last
+/// character if the shown part of a longer string ends inside it.
 fn string_of(text: &Text) -> String {
-    std::str::from_utf8(&text.bytes).map_or_else(|_| text.to_string(), str::to_owned)
+    match std::str::from_utf8(&text.bytes) {
+        Ok(whole) => whole.to_owned(),
+        Err(error) if text.has_more && error.error_len().is_none() => {
+            String::from_utf8_lossy(&text.bytes[..error.valid_up_to()]).into_owned()
+        }
+        Err(_) => text.to_string(),
+    }
 }
 
 /// Returns members as an object by their names, or those of a tuple as an array. A member without a

@@ -197,6 +197,26 @@ fn references_and_arrays_are_operands_as_in_gdb() {
 }
 
 #[test]
+fn long_strings_and_flags_with_two_names_are_shown_as_in_gdb() {
+    if !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "gcc", "texts.c", &["-O0"]) else { return };
+    let (dir, _) = record(&scene, &[], &program);
+    let at = line_of("texts.c", "// the line");
+    let expressions = ["two", "three", "p", "q", "exact", "longer", "full"];
+    let without_symbols = |text: &String| text.replace("(char *) ", "");
+    let expected = by_gdb(&scene, &dir, &at, &expressions);
+    let expected: Vec<_> = expected[0].iter().map(without_symbols).collect();
+    assert_eq!(ours(&dir, &at, &expressions)[0], expected);
+    // What the JSON has of a longer string is whole characters.
+    let row = &rows("hits", &dir, &["--at", &at, "--print", "w, wide"])[0];
+    let whole = json!(format!("a{}", "\u{e9}".repeat(99)));
+    assert_eq!((&row["w"]["string"], &row["wide"]), (&whole, &whole));
+}
+
+#[test]
 fn functions_stop_where_their_arguments_are() {
     if !have("gdb") {
         return;
