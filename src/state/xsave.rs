@@ -81,22 +81,31 @@ impl Layout {
         Some(if in_use { Value::new(stored) } else { Value::default() })
     }
 
-    /// Returns the location of a register; `None` if the area has no place for it.
+    /// Returns the location of a register of AVX or AVX-512; `None` if the area has no place for
+    /// it.
     fn field(self, register: Register) -> Option<Field> {
-        let legacy = |at, size, component| Some(Field { at, size, component, whole: 0..0 });
-        let name = register.name();
-        if let Some((_, at, size)) = CONTROL.iter().find(|(control, ..)| *control == name) {
-            return legacy(*at, *size, if name == "mxcsr" { SSE } else { X87 });
-        }
         match register.extended()? {
-            Extended::St(n) => legacy(32 + 16 * usize::from(n), 10, X87),
-            Extended::Xmm(n @ 0..16) => legacy(XMM + 16 * usize::from(n), 16, SSE),
             Extended::YmmHigh(n @ 0..16) => {
                 let (at, whole) = (YMM_HIGH + 16 * usize::from(n), YMM_HIGH..YMM_HIGH + 16 * 16);
                 Some(Field { at, size: 16, component: AVX, whole })
             }
             register => self.avx512?.field(register),
         }
+    }
+}
+
+/// Returns the location of a register of x87 or SSE, for which every area has a place; `None` for
+/// other registers.
+fn legacy_field(register: Register) -> Option<Field> {
+    let legacy = |at, size, component| Some(Field { at, size, component, whole: 0..0 });
+    let name = register.name();
+    if let Some((_, at, size)) = CONTROL.iter().find(|(control, ..)| *control == name) {
+        return legacy(*at, *size, if name == "mxcsr" { SSE } else { X87 });
+    }
+    match register.extended()? {
+        Extended::St(n) => legacy(32 + 16 * usize::from(n), 10, X87),
+        Extended::Xmm(n @ 0..16) => legacy(XMM + 16 * usize::from(n), 16, SSE),
+        _ => None,
     }
 }
 
@@ -127,7 +136,8 @@ impl Avx512 {
 /// for each register; of a value wider than the register, the low bytes are written. Returns
 /// `None`, and writes nothing, if the area has no place for it, or is too short for AVX.
 pub(super) fn write(area: &mut [u8], register: Register, value: Value) -> Option<()> {
-    let Field { at, size, component, whole } = Layout::of(area)?.field(register)?;
+    let extended = || Layout::of(area)?.field(register);
+    let Field { at, size, component, whole } = legacy_field(register).or_else(extended)?;
     let is_tags = register.name() == "ftag";
     let value = if is_tags { abridged_tags(value.low()).into() } else { value };
     let present = word(area, XSTATE_BV)?;
@@ -226,6 +236,19 @@ mod tests {
                 assert!(Register::all().filter(others).all(|r| now.value(r) == before.value(r)));
             }
         }
+    }
+
+    #[test]
+    fn an_area_without_avx_has_the_registers_of_x87_and_sse() {
+        let mut area = area(576, 3);
+        for name in ["st3", "xmm0", "xmm15", "fctrl", "mxcsr"] {
+            let register = Register::from_name(name).unwrap();
+            assert_eq!(write(&mut area, register, 0x1f80.into()), Some(()), "{name}");
+            assert_eq!(read(&area).value(register), Some(0x1f80.into()), "{name}");
+        }
+        let ymm0h = Register::all().find(|r| r.extended() == Some(Extended::YmmHigh(0))).unwrap();
+        assert_eq!(write(&mut area, ymm0h, 1.into()), None);
+        assert_eq!(write(&mut [0; 512], Register::MXCSR, 1.into()), None);
     }
 
     #[test]
