@@ -84,12 +84,14 @@ impl Words<'_> {
     /// Returns the address in memory of the program's first program header with type `wanted`;
     /// `None` if there is none, or it is unknown.
     pub(super) fn program_header(&self, auxv: &[u8], wanted: u32) -> Option<Addr> {
-        let headers = Addr(auxv_value(auxv, AT_PHDR)?);
-        let count = auxv_value(auxv, AT_PHNUM)?.min(LIMIT as u64);
         let kind = |header: Addr| self.u64_at(header).map(|word| word & 0xffff_ffff);
-        (0..count)
-            .map(|i| headers.wrapping_add(i * PROGRAM_HEADER_BYTES))
-            .find(|header| kind(*header) == Some(wanted.into()))
+        program_headers(auxv)?.find(|header| kind(*header) == Some(wanted.into()))
+    }
+
+    /// Returns true if the program's program headers are known, also if there are none.
+    pub(super) fn knows_program_headers(&self, auxv: &[u8]) -> bool {
+        program_headers(auxv)
+            .is_some_and(|mut headers| headers.all(|header| self.u64_at(header).is_some()))
     }
 
     /// Reads the list of a namespace, whose `struct r_debug` is at `debug`, up to [`LIMIT`]
@@ -126,6 +128,14 @@ impl Words<'_> {
     fn r_debug(&self, dynamic: Addr) -> Option<Addr> {
         self.dynamic_entry(dynamic, DT_DEBUG).filter(|at| *at != 0).map(Addr)
     }
+}
+
+/// Returns the addresses of the program's program headers, at most [`LIMIT`]; `None` if the
+/// auxiliary vector does not have them.
+fn program_headers(auxv: &[u8]) -> Option<impl Iterator<Item = Addr>> {
+    let headers = Addr(auxv_value(auxv, AT_PHDR)?);
+    let count = auxv_value(auxv, AT_PHNUM)?.min(LIMIT as u64);
+    Some((0..count).map(move |i| headers.wrapping_add(i * PROGRAM_HEADER_BYTES)))
 }
 
 /// Returns the value of an entry of the auxiliary vector (getauxval(3)); `None` if there is no such

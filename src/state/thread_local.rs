@@ -88,9 +88,11 @@ impl ThreadLocal {
     /// Returns the address of a variable of the program itself, without a description of glibc's
     /// structures: its storage is before the control block, at a distance that follows from the
     /// `PT_TLS` header (ELF Handling for Thread-Local Storage, variant II). `NoModule` if there is
-    /// no such header, or if the list of headers is unknown; `Unknown` if this header is; and
-    /// `Unallocated` if the FS base is 0.
+    /// no such header; `Unknown` if a header is; and `Unallocated` if the FS base is 0.
     fn of_program(&self, memory: &Words<'_>, auxv: &[u8]) -> Result<Addr, NoThreadLocal> {
+        if !memory.knows_program_headers(auxv) {
+            return Err(NoThreadLocal::Unknown);
+        }
         let header = memory.program_header(auxv, PT_TLS).ok_or(NoThreadLocal::NoModule)?;
         let field =
             |offset| memory.u64_at(header.wrapping_add(offset)).ok_or(NoThreadLocal::Unknown);
@@ -237,5 +239,25 @@ impl Layout {
             }
         }
         Err(NoThreadLocal::NoModule)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_known_without_program_headers() {
+        let variable = ThreadLocal { fs_base: Addr(1), link_map: Addr(2), offset: 3 };
+        let unknown = |_: Addr, _: &mut [u8]| 0;
+        assert_eq!(variable.address(&[], &unknown), Err(NoThreadLocal::Unknown));
+        // The auxiliary vector has their address (AT_PHDR) and number (AT_PHNUM).
+        let auxv = [3_u64, 0x40_0040, 5, 1].map(u64::to_le_bytes).concat();
+        assert_eq!(variable.address(&auxv, &unknown), Err(NoThreadLocal::Unknown));
+        let known = |_: Addr, buf: &mut [u8]| {
+            buf.fill(0);
+            buf.len()
+        };
+        assert_eq!(variable.address(&auxv, &known), Err(NoThreadLocal::NoModule));
     }
 }
