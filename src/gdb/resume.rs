@@ -140,6 +140,11 @@ fn parse_actions(list: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Res
         .collect::<Option<_>>()?;
     // The leftmost matching action applies to a thread. One thread steps, or all continue; without
     // an action for the others they stay stopped.
+    let is_for_all = |part: &VContAction| {
+        !matches!(part.threads, ThreadChoice::One(_)) && part.process.is_none()
+    };
+    let end = parts.iter().position(is_for_all).map_or(parts.len(), |at| at + 1);
+    let parts = &parts[..end];
     let named = parts.iter().find_map(|part| match part.threads {
         ThreadChoice::One(tid) => Some((tid, part)),
         _ => None,

@@ -73,6 +73,14 @@ fn scheduler_locking_forward_is_a_step_without_the_others() {
 }
 
 #[test]
+fn the_leftmost_action_applies_to_a_thread() {
+    let begin = "qRcmd,7365656b2030";
+    let continued = last(&[begin, "vCont;c"]);
+    assert_eq!(last(&[begin, "vCont;c;s:1"]), continued);
+    assert_ne!(last(&[begin, "vCont;s:1;c"]), continued);
+}
+
+#[test]
 fn a_range_is_stepped_through() {
     let reply = last(&["qRcmd,7365656b2030", "vCont;r1000,1004:1;c"]);
     assert!(reply.contains("thread:1;10:1010000000000000;"), "{reply}");
