@@ -15,20 +15,23 @@ const MARKS_LIMIT: usize = 10_000;
 pub(super) fn mark<R: Run>(session: &mut Session<R>, name: &str) -> String {
     let Some(position) = session.run().position() else { return NO_HISTORY.to_owned() };
     if !is_name(name) {
-        return "a mark has a name that begins with a letter, and is neither `start`, `begin` nor \
-                `end`\n"
-            .to_owned();
+        return format!(
+            "a mark has a name that begins with a letter or `_`, has at most {NAME_LIMIT_BYTES} \
+             bytes, and is neither `start`, `begin` nor `end`\n"
+        );
     }
     if session.marks().len() >= MARKS_LIMIT && !session.marks().contains_key(name) {
         return "there are too many marks: `monitor unmark NAME` removes one\n".to_owned();
     }
     let is_exact = session.run().is_exact();
     let here = position_text(position.at, is_exact);
+    let shown = Visible(name);
     match session.mark(name, Some(position.at)) {
         Some(before) if before != position.at => {
-            format!("mark {name}: position {here}, no longer {}\n", position_text(before, is_exact))
+            let before = position_text(before, is_exact);
+            format!("mark {shown}: position {here}, no longer {before}\n")
         }
-        _ => format!("mark {name}: position {here}\n"),
+        _ => format!("mark {shown}: position {here}\n"),
     }
 }
 

@@ -287,6 +287,14 @@ fn monitor_seeks_by_share_time_and_mark() {
 }
 
 #[test]
+fn marks_have_short_names_that_are_shown_without_control_characters() {
+    let long = format!("mark {}", "m".repeat(101));
+    let answers = say_all(&[&long, "mark a\u{1b}[1m"]);
+    assert!(answers[0].contains("at most 100 bytes"), "{}", answers[0]);
+    assert!(answers[1].starts_with("mark a") && !answers[1].contains('\u{1b}'), "{}", answers[1]);
+}
+
+#[test]
 fn monitor_finds_code_and_shows_the_calls_around() {
     let answers = say_all(&[
         "find callee",
