@@ -182,6 +182,11 @@ def settled():
 @request
 def seek(to):
     forget()
+    return move_to(to)
+
+
+def move_to(to):
+    """Moves to a position. Keeps the client's frames and variables: some callers go back after it."""
     answer = contraflow.patiently("monitor seek " + to)
     if not re.search("^position ", answer, re.MULTILINE):
         raise gdb.GdbError(answer.strip())
@@ -704,7 +709,7 @@ def go(path="", line=0, back=False):
         places = [each.address for each in target.locations]
         arrived = gdb.newest_frame().pc() in places and position() != before
     if not arrived:
-        seek(before)
+        move_to(before)
         raise gdb.GdbError("line %d does not run %s here" % (line, "before" if back else "after"))
     return {}
 
@@ -759,10 +764,10 @@ def visit(positions=(), expressions=()):
     here, shown = position(), []
     try:
         for each in positions:
-            seek(each)
+            move_to(each)
             shown.append([evaluated(text) for text in expressions])
     finally:
-        seek(here)
+        move_to(here)
     return {"values": shown}
 
 
@@ -797,7 +802,7 @@ def writers(address=None, size=0, expression=None, frameId=None, start=None, lim
     place = {"memoryReference": hex(at), "bytes": size}
     try:
         if start is not None:
-            seek(start)
+            move_to(start)
         for _ in range(limit):
             after = content(at, size, type)
             answer = contraflow.patiently("monitor last %#x %d" % (at, size))
@@ -808,7 +813,7 @@ def writers(address=None, size=0, expression=None, frameId=None, start=None, lim
             change = {"position": position(), "thread": tid_of(thread), "before": content(at, size, type), "after": after}
             found.append(dict(change, **where()))
     finally:
-        seek(here)
+        move_to(here)
     return dict(place, writers=found, end=None)
 
 

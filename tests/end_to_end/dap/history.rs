@@ -244,6 +244,8 @@ fn previous_values_are_shown_by_their_type() {
     let (recording, _) = ledger(&scene, true);
     let (mut ide, _) = Ide::launched(&json!({"recording": recording}), &[]);
     let frame = ide.frame_id();
+    let scopes = ide.ask("scopes", &json!({"frameId": frame}))["scopes"].clone();
+    let globals = scopes[0]["variablesReference"].clone();
     let asked = json!({"expression": "total", "frameId": frame, "limit": 2});
     let latest = ide.ask("contraflow/writers", &asked);
     let changes = |answer: &Value| -> Vec<(String, String)> {
@@ -255,6 +257,13 @@ fn previous_values_are_shown_by_their_type() {
         numbers.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect::<Vec<_>>()
     };
     assert_eq!(changes(&latest), pairs(&[(10, 15), (6, 10)]));
+    // The client has not moved: its frames and variables are still there.
+    assert_eq!(changes(&ide.ask("contraflow/writers", &asked)), changes(&latest));
+    assert!(!ide.variables(&globals).is_empty());
+    let hits = json!({"function": "add", "values": ["a"], "limit": 2});
+    ide.ask("contraflow/hits", &hits);
+    let total = json!({"expression": "total", "frameId": frame});
+    assert_eq!(ide.ask("evaluate", &total)["result"], "15");
     // Earlier ones, of the same place and type, wherever the user is.
     ide.go_with("contraflow/seek", &json!({"to": "start"}));
     let from = latest["writers"][1]["position"].clone();
