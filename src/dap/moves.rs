@@ -113,8 +113,25 @@ impl Adapter<'_> {
 
     /// Resumes the program for a move, which becomes the current one, without waiting for its stop.
     /// Steps by instruction where the code has no lines. `thread` is the one to step; `None` for
-    /// that of the last stop.
+    /// that of the last stop. If it fails, there is no current move.
     fn resume_for_move(
+        &mut self,
+        kind: MoveKind,
+        is_back: bool,
+        thread: Option<i64>,
+    ) -> Result<(), Fault> {
+        let is_continue = kind == MoveKind::Continue;
+        // From now on, a pause is one of this move, and waits for it to begin.
+        self.current_move = Some(Motion { is_continue, is_back, is_pausing: false });
+        let resumed = self.resume_gdb(kind, is_back, thread);
+        if resumed.is_err() {
+            self.current_move = None;
+        }
+        resumed
+    }
+
+    /// Makes gdb resume the program for [`Self::resume_for_move`].
+    fn resume_gdb(
         &mut self,
         kind: MoveKind,
         is_back: bool,
@@ -141,8 +158,6 @@ impl Adapter<'_> {
             }
             return Err(fault);
         }
-        let is_continue = kind == MoveKind::Continue;
-        self.current_move = Some(Motion { is_continue, is_back, is_pausing: false });
         // The client knows already that the program runs: drop gdb's record.
         let runs = |input: &Input| matches!(input, Input::Gdb(Record::Exec { class, .. }) if class == "running");
         self.inbox.take_deferred(runs);
@@ -227,11 +242,14 @@ impl Adapter<'_> {
         self.mi_command("-exec-interrupt")?;
         let stop = self.await_stop();
         let stop = stop.ok_or_else(|| Fault::new("the program does not stop"))?;
+        // A pause from now on is for the time after `work`.
+        self.current_move = Some(motion);
         let done = work(self);
         let is_our_interrupt = stop["signal-name"] == "SIGINT" && !motion.is_pausing;
         if is_our_interrupt {
             self.resume_for_move(MoveKind::Continue, motion.is_back, None)?;
         } else {
+            self.current_move = None;
             self.stop_after_response = Some((motion, stop));
         }
         done

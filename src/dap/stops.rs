@@ -25,13 +25,15 @@ impl Adapter<'_> {
     /// Reports a stop to the client: the current move is over. Then lets the next waiting move
     /// begin. `results` are those of gdb's `*stopped` record, or of one that the adapter made.
     pub(super) fn on_stopped(&mut self, results: &Value) {
-        let motion = self.current_move.take().unwrap_or_default();
+        // The move is over after the report, so that a pause does not interrupt the report.
+        let motion = *self.current_move.get_or_insert_default();
         let reason = results["reason"].as_str().unwrap_or_default();
         if reason.starts_with("exited") {
             self.report_exit(results);
         } else if let Err(fault) = self.report_stop(motion, results) {
             self.client.output("important", &format!("{}\n", fault.text));
         }
+        self.current_move = None;
         if let Some(request) = self.waiting_moves.pop_front() {
             self.inbox.defer_first(vec![super::inbox::Input::Message(
                 super::protocol::Message::Request(request),

@@ -4,6 +4,7 @@ use super::{Ide, ledger, source};
 use crate::support::{Scene, have};
 use serde_json::{Value, json};
 use std::process::Command;
+use std::time::Duration;
 
 /// Starts an endless live program, which stands at its entry.
 fn endless(scene: &Scene) -> Ide {
@@ -97,5 +98,56 @@ fn a_launch_does_not_wait_for_what_the_program_leaves_running() {
     };
     let killed = Command::new("kill").arg(&child).status().unwrap();
     assert!(killed.success(), "the launch waited for its end");
+    ide.leave();
+}
+
+/// A pause at any time of a request that the program is stopped for, or that resumes it.
+#[test]
+fn no_pause_is_lost_while_another_request_is_answered() {
+    if !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let mut ide = endless(&scene);
+    let thread = json!({"threadId": ide.thread});
+    let path = source("endless.c");
+    let breakpoints = json!({"source": {"path": path}, "breakpoints": []});
+    for round in 0..60 {
+        let delay = Duration::from_micros(500 * (round / 2));
+        let request = if round % 2 == 0 {
+            ide.send("continue", &thread)
+        } else {
+            ide.ask("continue", &thread);
+            ide.send("setBreakpoints", &breakpoints)
+        };
+        std::thread::sleep(delay);
+        let pause = ide.send("pause", &thread);
+        for seq in [request, pause] {
+            let response = ide.response(seq);
+            assert_eq!(response["success"], true, "{round}: {response}");
+        }
+        assert_eq!(ide.stop()["reason"], "pause", "{round}");
+    }
+    ide.leave();
+}
+
+#[test]
+fn a_pause_while_a_stop_is_reported_does_not_hide_the_stop() {
+    if !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let mut ide = endless(&scene);
+    let thread = json!({"threadId": ide.thread});
+    for round in 0..40 {
+        ide.ask("continue", &thread);
+        let first = ide.send("pause", &thread);
+        std::thread::sleep(Duration::from_micros(500 * round));
+        let second = ide.send("pause", &thread);
+        for seq in [first, second] {
+            assert_eq!(ide.response(seq)["success"], true, "{round}");
+        }
+        assert_eq!(ide.stop()["reason"], "pause", "{round}");
+    }
     ide.leave();
 }
