@@ -11,6 +11,9 @@ use std::time::Duration;
 /// The time within which an interrupted program has to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
+/// No thread: gdb resumes the one that it has selected.
+const NO_THREAD: i64 = 0;
+
 /// gdb's error for a step by line in code without symbols: such code is stepped by instruction.
 const NO_LINES: &str = "Cannot find bounds of current function";
 
@@ -139,7 +142,7 @@ impl Adapter<'_> {
     ) -> Result<(), Fault> {
         let is_back_by_line = is_back && matches!(kind, MoveKind::Next | MoveKind::Step);
         let thread = thread.unwrap_or(self.thread);
-        if thread != 0 {
+        if thread != NO_THREAD {
             // Selects the thread. For a step back by lines, gdb also sends the current line, which
             // the server steps over at once.
             self.ask_module("prepare", json!({"thread": thread, "line": is_back_by_line}))?;
@@ -246,9 +249,10 @@ impl Adapter<'_> {
         self.current_move = Some(motion);
         let done = work(self);
         let is_our_interrupt = stop["signal-name"] == "SIGINT" && !motion.is_pausing;
-        if is_our_interrupt {
-            self.resume_for_move(MoveKind::Continue, motion.is_back, None)?;
-        } else {
+        // All threads go on. That of the last reported stop may be gone, so none is selected.
+        let goes_on = is_our_interrupt
+            && self.resume_for_move(MoveKind::Continue, motion.is_back, Some(NO_THREAD)).is_ok();
+        if !goes_on {
             self.current_move = None;
             self.stop_after_response = Some((motion, stop));
         }

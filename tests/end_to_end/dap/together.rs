@@ -1,6 +1,6 @@
 //! Requests that arrive while others are being answered, and what they leave to the next session.
 
-use super::{Ide, ledger, source};
+use super::{Ide, ledger, line, source};
 use crate::support::{Scene, have};
 use serde_json::{Value, json};
 use std::process::Command;
@@ -128,6 +128,23 @@ fn no_pause_is_lost_while_another_request_is_answered() {
         }
         assert_eq!(ide.stop()["reason"], "pause", "{round}");
     }
+    ide.leave();
+}
+
+#[test]
+fn breakpoints_are_set_while_a_program_runs_on_after_the_end_of_the_stopped_thread() {
+    if !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("worker_gone.c", &["-O0"]);
+    let path = source("worker_gone.c");
+    let arguments = json!({"program": program, "mode": "serve"});
+    let (mut ide, _) = Ide::launched(&arguments, &[(&path, &[line(&path, "at work")])]);
+    ide.ask("continue", &json!({"threadId": ide.thread}));
+    std::thread::sleep(Duration::from_secs(1));
+    ide.break_at(&path, &[]);
+    assert_eq!(ide.go("pause")["reason"], "pause");
     ide.leave();
 }
 
