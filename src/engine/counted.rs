@@ -316,11 +316,10 @@ impl TranslatedProcess {
     }
 
     /// Steps a thread, which is in the cache, to the next place where the program's state is exact,
-    /// or where it has executed an indirect branch to an address that is not canonical. It does not
-    /// move if it is at such a place already. Until then, all signals but SIGTRAP and SIGSEGV are
-    /// blocked, and group stops are put off. If the thread ends before, returns the stop that
-    /// reported that. Fails if no such place comes within [`STEPS_LIMIT`] steps, or a step faults;
-    /// its signals stay blocked then, and the group stops are lost.
+    /// or where it has executed an indirect branch to an address that is not canonical; to none if
+    /// it is at one. Until then, all signals but SIGTRAP and SIGSEGV are blocked, and group stops
+    /// put off. If the thread ends before, returns the stop that reported that. Fails if no such
+    /// place comes within [`STEPS_LIMIT`] steps, or a step faults; the signals stay blocked then.
     pub(super) fn step_to_exact(&self, thread: &TranslatedThread) -> Result<SteppedOut, Error> {
         let tracee = thread.tracee;
         let (mut mask, mut stopped) = (None, DeferredStops::default());
