@@ -201,9 +201,10 @@ impl Adapter<'_> {
         answer
     }
 
-    /// Interrupts the current move, if there is one. Its stop is reported later.
+    /// Interrupts the current move, if there is one, unless that was done before: gdb would keep a
+    /// second interrupt for the next move. The move's stop is reported later.
     pub(super) fn pause(&mut self) {
-        if let Some(motion) = &mut self.current_move {
+        if let Some(motion) = self.current_move.as_mut().filter(|motion| !motion.is_pausing) {
             motion.is_pausing = true;
             // It may have stopped already.
             let _ = self.mi_command("-exec-interrupt");

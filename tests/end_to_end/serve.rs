@@ -35,6 +35,7 @@ also! { exactly by "exact":
     more_watchpoints_than_the_cpu_has
     the_end_of_watched_memory_is_no_write
     a_program_that_was_watched_is_left
+    a_program_that_is_left_gets_the_signal_at_which_it_stopped
     signals_that_are_ignored_are_told
     threads_stop_together_and_none_is_lost
     signals_of_several_threads_at_once_all_come
@@ -473,6 +474,20 @@ fn a_program_that_was_watched_is_left() {
     assert!(answer(&said, "continue", 1).contains("New value = 1"), "{said}");
     // The CPU does not watch on.
     assert_eq!(live.end(), ("total 35 counter 105\n".to_owned(), Some(0)));
+}
+
+#[test]
+fn a_program_that_is_left_gets_the_signal_at_which_it_stopped() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let shell = Path::new("/bin/sh");
+    let script = "trap 'echo caught' USR1; kill -USR1 $$; echo on";
+    let live = Live::start(&scene, &[], &[name(shell), "-c", script]);
+    let said = live.gdb(shell, "continue\ndetach");
+    assert!(answer(&said, "continue", 0).contains("received signal SIGUSR1"), "{said}");
+    assert_eq!(live.end(), ("caught\non\n".to_owned(), Some(0)));
 }
 
 #[test]

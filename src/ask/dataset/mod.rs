@@ -48,6 +48,19 @@ pub struct DatasetQuestion {
     pub print: Option<Question>,
 }
 
+impl DatasetQuestion {
+    /// Returns the question for the rows of calls.
+    fn of_calls(&self) -> CallsQuestion<'_> {
+        CallsQuestion {
+            functions: &self.functions,
+            arguments: self.arguments,
+            returns: self.returns,
+            duration: true,
+            in_program_file: self.in_program_file,
+        }
+    }
+}
+
 /// A directory with a dataset of runs.
 #[derive(Clone, Debug)]
 pub struct Dataset {
@@ -135,6 +148,7 @@ impl Asked {
                 io::Error::new(ErrorKind::AlreadyExists, "the dataset has this run already");
             return Err(dataset_error(&dataset.directory(Table::Runs, &run), &there));
         }
+        self.check(question)?;
         // An export that was killed may have left parts of it.
         dataset.remove(&run)?;
         let mut tables = Tables::new(dataset.root.clone(), run.clone());
@@ -156,6 +170,17 @@ impl Asked {
         }
     }
 
+    /// Fails if functions, code or expressions of a question have no meaning here.
+    fn check(&self, question: &DatasetQuestion) -> Result<(), Error> {
+        self.check_calls(&question.of_calls())?;
+        let none = Question::parse("")?;
+        let print = question.print.as_ref().unwrap_or(&none);
+        question
+            .hits
+            .iter()
+            .try_for_each(|at| self.check_hits(&HitsQuestion { at, print, from: 0 }))
+    }
+
     /// Adds the rows of all tables. Returns false if the user interrupted it: then rows are
     /// missing.
     fn write_tables(
@@ -167,14 +192,7 @@ impl Asked {
     ) -> Result<bool, Error> {
         let is_exact = self.is_exact();
         let cell = RefCell::new(&mut *tables);
-        let wanted = CallsQuestion {
-            functions: &question.functions,
-            arguments: question.arguments,
-            returns: question.returns,
-            duration: true,
-            in_program_file: question.in_program_file,
-        };
-        self.check_calls(&wanted)?;
+        let wanted = question.of_calls();
         let mut texts = Texts::default();
         let mut sink = |call: Call| {
             let row = rows::call_row(&call, is_exact, &mut texts);

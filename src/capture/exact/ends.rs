@@ -385,8 +385,8 @@ fn settle_to_detach(pid: Pid, process: &mut Process, thread: &mut Thread) -> Opt
 }
 
 /// Stops a thread from which the recorder is to detach, if it is not stopped yet. Takes its noted
-/// stop, and the trap of its step through a call. Returns the signal that it was about to get; 0
-/// for none.
+/// stop, the signal for which the debugger stopped it, and the trap of its step through a call.
+/// Returns the signal that it was about to get; 0 for none.
 fn stop_to_detach(pid: Pid, thread: &mut Thread) -> Signo {
     let tracee = thread.tracee();
     // The end of its call may have stopped it, which was not reported yet.
@@ -402,7 +402,8 @@ fn stop_to_detach(pid: Pid, thread: &mut Thread) -> Signo {
     if thread.current_call().is_some() && signal == 0 && has_trap() && tracee.resume(0).is_ok() {
         signal = wait_for(tracee.0).map_or(0, signal_of);
     }
-    signal
+    let held = thread.debug.held_signal.take().filter(|_| signal == 0);
+    held.map_or(signal, |info| siginfo::signal_of(&info))
 }
 
 /// Returns the program's signal that a stop is for; 0 if it is for none. A SIGTRAP is taken for the

@@ -177,17 +177,20 @@ impl Process {
         let state = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
         let appends = fdinfo_number(&state, "flags:", 8).is_none_or(|flags| flags & APPENDS != 0);
         let written = result.cast_unsigned();
+        let written_at_position = || {
+            let position = fdinfo_number(&state, "pos:", 10);
+            (position.and_then(|at| at.checked_sub(written)), written)
+        };
         let (from, size) = match call.number {
             FTRUNCATE => (Some(second), u64::MAX),
             // Without modes, or with `KEEPS_SIZE` alone, nothing but the size changes. Modes other
             // than these move the bytes after the range.
             FALLOCATE if second & !KEEPS_SIZE == 0 => (Some(third.max(file_size_before)), fourth),
             FALLOCATE if second & !(KEEPS_SIZE | MAKES_ZEROS) == 0 => (Some(third), fourth),
-            WRITE | WRITEV => {
-                let position = fdinfo_number(&state, "pos:", 10);
-                (position.and_then(|at| at.checked_sub(written)), written)
-            }
+            WRITE | WRITEV => written_at_position(),
             PWRITEV2 if sixth & APPENDS_NOW != 0 => (None, written),
+            // It writes where the file's position is, as WRITEV does.
+            PWRITEV2 if fourth == u64::MAX => written_at_position(),
             PWRITE64 | PWRITEV | PWRITEV2 if !appends => (Some(fourth), written),
             _ => (None, written),
         };

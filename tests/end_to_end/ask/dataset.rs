@@ -194,6 +194,13 @@ fn tables_are_the_rows_of_the_command_line() {
     assert_eq!(table(&dataset, "signals").len(), 0);
     assert_eq!(files(&dataset.join("signals")).len(), 1);
 
+    // A wrong question removes nothing.
+    for options in [["--function", "nothing"], ["--hits", "nothing"]] {
+        let output = export(&[&dir], &dataset, &[&["--force"][..], &options].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        assert_eq!(table(&dataset, "runs").len(), 1);
+    }
+
     // One whose export was killed is not there.
     let runs = dataset.join("runs");
     let of_run = fs::read_dir(&runs).unwrap().next().unwrap().unwrap().path();

@@ -132,6 +132,10 @@ static void appends(void) {
     printf("%.8s %d\n", mapped + 100, mapped[10]);
     pwrite(fd, "plain", 5, 20);
     printf("%.5s\n", mapped + 20);
+    lseek(fd, 30, SEEK_SET);
+    struct iovec following = {"following", 9};
+    printf("%zd\n", syscall(SYS_pwritev2, fd, &following, 1L, -1L, 0L, 0));
+    printf("%.9s\n", mapped + 30);
     ftruncate(fd, 0);
     ftruncate(fd, PAGE);
     printf("%d\n", mapped[20]);
