@@ -82,18 +82,14 @@ impl<R: Run> Session<R> {
 
 impl<R: Run> BackWalk<'_, R> {
     /// Goes back to the beginning of the current line; from its beginning, to the beginning of the
-    /// line executed before. Returns the stop there, or the one that ended the walk earlier.
+    /// line executed before. A line also begins where control entered it in its middle. Returns the
+    /// stop there, or the one that ended the walk earlier.
     fn go_to_line_start(&mut self) -> Stop {
-        if !self.is_inside_line() {
-            loop {
-                match self.step_one_back() {
-                    BackMove::Ended(stop) => return stop,
-                    // The caller may have no lines. A function without lines is left as a whole.
-                    BackMove::ToCaller => break,
-                    _ if self.line_here().is_some() => break,
-                    _ => {}
-                }
-            }
+        let begun = self.session.run().position();
+        if !self.is_inside_line()
+            && let Some(stop) = self.go_to_line_before()
+        {
+            return stop;
         }
         let mut line = self.line_here();
         while self.is_inside_line() {
@@ -102,14 +98,41 @@ impl<R: Run> BackWalk<'_, R> {
                 BackMove::Ended(stop) => return stop,
                 BackMove::IntoCallee => line = self.line_here(),
                 BackMove::InFunction if self.line_here() == line => {}
-                // Control entered this line in its middle, at the place left last: return there.
+                // Control entered this line in its middle, at the place left last. The walk ends
+                // there, but for one that began there.
+                BackMove::InFunction if here == begun => {
+                    if self.line_here().is_none()
+                        && let Some(stop) = self.go_to_line_before()
+                    {
+                        return stop;
+                    }
+                    line = self.line_here();
+                }
+                BackMove::ToCaller if here == begun => line = self.line_here(),
                 BackMove::InFunction | BackMove::ToCaller => {
-                    let came_back = here.map(|here| self.session.seek(here.at));
-                    return came_back.and_then(Result::ok).unwrap_or_else(|| self.step_complete());
+                    if let Some(Err(_)) = here.map(|here| self.session.seek(here.at)) {
+                        // The run is one instruction before the line.
+                        return Stop { reason: StopReason::Moved, ..self.step_complete() };
+                    }
+                    break;
                 }
             }
         }
         self.step_complete()
+    }
+
+    /// Goes back to the last instruction that has a line, or to the caller, which may have no
+    /// lines: a function without lines is left as a whole. Returns the stop if one ends the walk
+    /// earlier.
+    fn go_to_line_before(&mut self) -> Option<Stop> {
+        loop {
+            match self.step_one_back() {
+                BackMove::Ended(stop) => return Some(stop),
+                BackMove::ToCaller => return None,
+                _ if self.line_here().is_some() => return None,
+                _ => {}
+            }
+        }
     }
 
     /// Goes back by one instruction. If that is the RET of a function that is not to be entered,

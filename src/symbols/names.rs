@@ -80,7 +80,7 @@ impl<'a> Query<'a> {
 
 /// Returns a name without the spaces that do not separate words.
 fn compact(name: &str) -> String {
-    let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let is_word = |c: Option<char>| c.is_some_and(is_word_char);
     let mut compact = String::with_capacity(name.len());
     let mut rest = name.trim().chars().peekable();
     while let Some(c) = rest.next() {
@@ -123,9 +123,19 @@ fn without_arguments(name: &str) -> String {
     plain
 }
 
-/// Returns true if a `<` after `before` belongs to the name of an operator.
+/// Returns true if a `<` after `before` belongs to the name of an operator: `before` ends in the word
+/// `operator`, perhaps with one `<`.
 fn is_operator_sign(before: &str) -> bool {
-    before.ends_with("operator") || before.ends_with("operator<")
+    ends_in_operator(before.strip_suffix('<').unwrap_or(before))
+}
+
+/// Returns true if `text` ends in the word `operator`, not in a longer one such as `my_operator`.
+fn ends_in_operator(text: &str) -> bool {
+    text.strip_suffix("operator").is_some_and(|outer| !outer.ends_with(is_word_char))
+}
+
+fn is_word_char(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
 }
 
 /// Returns a demangled name without its parameters and without a template's return type.
@@ -133,10 +143,12 @@ pub fn without_parameters(name: &str) -> &str {
     name.get(name_parts(name)).unwrap_or(name)
 }
 
-/// Returns the range of a demangled name that is without its parameters and its return type.
+/// Returns the range of a demangled name that is without its parameters and its return type. The
+/// parameters of functions around it, as of a lambda, are part of the name.
 fn name_parts(name: &str) -> Range<usize> {
     let (mut depth, mut start, mut end) = (0_u32, 0, name.len());
     for (at, byte) in name.bytes().enumerate() {
+        // The name so far: what follows the last space that ended a return type.
         let before = name.get(start..at).unwrap_or_default();
         match byte {
             // Template arguments, but not `operator<` or `operator<<`.
@@ -144,10 +156,14 @@ fn name_parts(name: &str) -> Range<usize> {
             // As in `{lambda(int)#1}`.
             b'{' => depth += 1,
             // Parentheses of template arguments, or of the name itself.
-            b'(' if depth > 0 || opens_name(name, before, at) => depth += 1,
+            b'(' if depth > 0 || opens_name(name, before, at) || is_of_outer(name, at) => {
+                depth += 1;
+            }
             // The result of a function type.
             b'>' if before.ends_with('-') => {}
             b'>' | b'}' | b')' => depth = depth.saturating_sub(1),
+            // As in `f() const::{lambda()#1}`.
+            b' ' if name.get(at..).is_some_and(begins_inner) => {}
             // The return type ends here, unless this is in `operator new` or `operator<< <int>`.
             b' ' if depth == 0 && !has_operator(before) => start = at + 1,
             // The parameters begin here.
@@ -161,11 +177,33 @@ fn name_parts(name: &str) -> Range<usize> {
     start..end
 }
 
+/// Returns true if the parenthesis at `at` begins the parameters of a function in which the named
+/// one is.
+fn is_of_outer(name: &str, at: usize) -> bool {
+    let mut depth = 0_u32;
+    let closing = name.bytes().enumerate().skip(at).find(|(_, byte)| {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    });
+    closing.and_then(|(end, _)| name.get(end + 1..)).is_some_and(begins_inner)
+}
+
+/// Returns true if a name goes on with one in a function whose parameters end before `rest`.
+fn begins_inner(mut rest: &str) -> bool {
+    for qualifier in [" const", " volatile", " &&", " &"] {
+        rest = rest.strip_prefix(qualifier).unwrap_or(rest);
+    }
+    rest.starts_with("::")
+}
+
 /// Returns true if the last component of `before` is an operator.
 fn has_operator(before: &str) -> bool {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
     before.rsplit_once("operator").is_some_and(|(outer, sign)| {
-        !outer.ends_with(is_word) && (!sign.starts_with(is_word)) && !sign.contains("::")
+        !outer.ends_with(is_word_char) && !sign.starts_with(is_word_char) && !sign.contains("::")
     })
 }
 
@@ -174,7 +212,8 @@ fn opens_name(name: &str, before: &str, at: usize) -> bool {
     // A method of Go has the type of its receiver in parentheses, and `decltype(...)` is a return
     // type.
     before.is_empty()
-        || ["operator", ".", "decltype"].iter().any(|end| before.ends_with(end))
+        || ends_in_operator(before)
+        || [".", "decltype"].iter().any(|end| before.ends_with(end))
         || name.get(at..).is_some_and(|rest| rest.starts_with("(anonymous namespace)"))
 }
 
@@ -200,6 +239,14 @@ mod tests {
             ("bool ns::operator< <int>(A<int> const&)", "ns::operator< <int>"),
             ("decltype ({parm#1}+1) f<int>(int)", "f<int>"),
             ("<fn(u8) -> u8 as r::Shape>::area", "<fn(u8) -> u8 as r::Shape>::area"),
+            ("my_operator(int)", "my_operator"),
+            ("ns::unary_operator<unsigned int>::run(int)", "ns::unary_operator<unsigned int>::run"),
+            ("f(int)::{lambda()#1}::operator()() const", "f(int)::{lambda()#1}::operator()"),
+            (
+                "S::f(int (*)(char)) const::{lambda()#1}::operator()() const",
+                "S::f(int (*)(char)) const::{lambda()#1}::operator()",
+            ),
+            ("void f<int>(int)::L::g(char)", "f<int>(int)::L::g"),
         ] {
             assert_eq!(without_parameters(full), plain);
         }
@@ -228,6 +275,9 @@ mod tests {
     fn destructors_templates_and_operators_are_meant() {
         for (mangled, queries, others) in [
             ("_ZN1SD1Ev", "~S; S::~S; S::~S()", "S; S::S; ~T"),
+            ("_Z14apply_operatori", "apply_operator; apply_operator(int)", "operator; apply"),
+            ("_ZZ1fiENKUlvE_clEv", "operator(); f(int)::{lambda()#1}::operator()", "f; f(int)"),
+            ("_ZZ1fiEN1L1gEc", "g; L::g; f(int)::L::g(char)", "f; f(int)"),
             ("_ZN2ns3Foo3barEPc", "bar(char *); ns::Foo::bar(char*)", "bar(int)"),
             (
                 "_Z1fIiET_S0_",

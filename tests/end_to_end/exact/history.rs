@@ -126,3 +126,37 @@ fn gdb_shows_the_calls_and_decodes_the_packets() {
         assert!(answer(&said, name, 0).contains("main+"), "{said}");
     }
 }
+
+const BACK_BY_LINES: &str = r"
+thread = gdb.selected_thread().ptid[1]
+lines = []
+for _ in range(12):
+    gdb.execute('maintenance flush register-cache', to_string=True)
+    lines.append(gdb.newest_frame().find_sal().line)
+    gdb.execute(f'monitor back {thread} over', to_string=True)
+print('LINES', lines)
+";
+
+/// A line that control entered in its middle begins there, and has a line before it.
+#[test]
+fn steps_back_leave_a_line_that_was_entered_in_its_middle() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/midline.c", &["-O0"]);
+    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
+    std::fs::write(scene.path("back.py"), BACK_BY_LINES).unwrap();
+    let mut gdb = contraflow();
+    gdb.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+    let script = format!(
+        "break midline.c:10\nreverse-continue\ndelete\nsource {}",
+        scene.path("back.py").display()
+    );
+    let said = run_gdb(gdb, &script);
+    // The jump back is of line 8, or of line 9, as the compiler likes.
+    let expected = [[10, 8, 7, 6, 9, 8, 7, 6, 5], [10, 8, 7, 6, 8, 7, 6, 5, 5]];
+    let is_expected =
+        |lines: &[i32; 9]| said.contains(&format!("LINES {lines:?}").replace(']', ""));
+    assert!(expected.iter().any(is_expected), "{said}");
+}
