@@ -222,7 +222,11 @@ impl Executed<'_> {
         match insn.mnemonic() {
             _ if is_syscall => return Some((of(written), Origin::Kernel)),
             Mnemonic::Xchg => return self.origin_of_exchange(wanted),
-            Mnemonic::Xadd if self.is_part_of_operand(1, wanted.of) => {
+            // With parts of one register, the sum is written last.
+            Mnemonic::Xadd
+                if self.is_part_of_operand(1, wanted.of)
+                    && !self.is_part_of_operand(0, wanted.of) =>
+            {
                 let to = RegisterPart::of_name(insn.op1_register())?;
                 return Self::origin_of_copy(wanted, to, self.operand(0)?, written);
             }
@@ -357,14 +361,16 @@ impl Executed<'_> {
     /// Returns the origin of `wanted`, a part of an operand of XCHG: the other operand. `None` if
     /// they share no byte with it.
     fn origin_of_exchange(&self, wanted: RegisterPart) -> FoundOrigin {
-        for (to, from) in [(0, 1), (1, 0)] {
-            let Some(ValuePlace::Register(part)) = self.operand(to) else { continue };
-            if part.of == wanted.of {
-                let written = self.written_part(wanted.of)?.common(wanted)?;
-                return Self::origin_of_copy(wanted, part, self.operand(from)?, written);
-            }
-        }
-        None
+        let part_of_wanted = |(to, from): (u32, u32)| match self.operand(to) {
+            Some(ValuePlace::Register(part)) if part.of == wanted.of => Some((part, from)),
+            _ => None,
+        };
+        let mut operands = [(0, 1), (1, 0)].into_iter().filter_map(part_of_wanted);
+        // Both may be parts of the register, as in XCHG AL, AH.
+        let overlapping = operands.clone().find(|(part, _)| part.common(wanted).is_some());
+        let (part, from) = overlapping.or_else(|| operands.next())?;
+        let written = self.written_part(wanted.of)?.common(wanted)?;
+        Self::origin_of_copy(wanted, part, self.operand(from)?, written)
     }
 
     /// Returns the origin of `wanted` after a LEA to the register part `to`: a copy if its address

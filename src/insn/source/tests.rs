@@ -70,6 +70,12 @@ fn moves_to_registers_are_copies() {
     // xchg %rax,%rcx
     assert_eq!(source(&[0x48, 0x91], rax), copied(rax, part(RCX, 0, 8)));
     assert_eq!(source(&[0x48, 0x91], part(RCX, 0, 8)), copied(part(RCX, 0, 8), rax));
+    // xchg %al,%ah
+    let (low, high) = (part(RAX, 0, 1), part(RAX, 1, 1));
+    assert_eq!(source(&[0x86, 0xe0], low), copied(low, high));
+    assert_eq!(source(&[0x86, 0xe0], high), copied(high, low));
+    // xadd %eax,%eax: the sum is written last
+    assert_eq!(source(&[0x0f, 0xc1, 0xc0], rax), computed(rax, &[half]));
     // mov %ah,%bl
     assert_eq!(source(&[0x88, 0xe3], part(RBX, 0, 1)), copied(part(RBX, 0, 1), part(RAX, 1, 1)));
     // lea (%rbx),%rax; lea (%rbx),%eax; lea (%ebx),%rax: the rest is cleared
