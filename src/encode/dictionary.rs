@@ -1,7 +1,9 @@
-//! The meaning of records: the edges of all superblocks, by number, in two forms. A *plain* edge,
-//! as nearly all that are executed are, has a second form that fits half a cache line. A *quiet*
-//! edge adds nothing to the trace. A decoder binds the next packet to the first arrival at its
-//! address, so a loop of quiet edges needs extra packets ([`super::encoder`]).
+//! The meaning of records: the edges of all superblocks, by number, in two forms. Every edge has a
+//! compact form besides ([`CompactEdge`]), which fits half a cache line. An edge is *plain*, as
+//! nearly all that are executed are, if that describes it in full. An edge is *quiet* if it adds
+//! nothing to the trace. A decoder binds the next packet to the first arrival at its address, so a
+//! loop of quiet edges needs extra packets ([`super::encoder`]). The [`Treatment`] of an edge says
+//! whether it is plain, quiet or neither (*slow*).
 
 use crate::translate::{Edge, EdgeKind, Jump, Step};
 
@@ -52,7 +54,7 @@ pub struct Dictionary {
     /// By the number of the superblock; empty if no encoder needs them.
     paths: Vec<Paths>,
     /// The compact forms of `edges`, at the same indices.
-    pub(super) plain: Vec<PlainEdge>,
+    pub(super) compact: Vec<CompactEdge>,
 }
 
 /// The treatment of a record by the encoder.
@@ -94,7 +96,7 @@ impl Treatment {
 /// The compact form of an edge, with the fields of [`Edge`]. Only if `treatment` is a plain one
 /// does it describe the edge in full.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PlainEdge {
+pub(super) struct CompactEdge {
     pub(super) start: u64,
     pub(super) target: u64,
     pub(super) first_push: u32,
@@ -110,9 +112,9 @@ impl Dictionary {
     /// Adds the parts of new superblocks. Edges get the next numbers, in order. The first edge of
     /// all, with number 0, means no edge: its records are invalid.
     pub fn learn(&mut self, news: NewEdges) {
-        self.plain.extend(news.edges.iter().map(PlainEdge::of));
+        self.compact.extend(news.edges.iter().map(CompactEdge::of));
         // Number 0 is no edge. The slow path rejects it.
-        self.plain.iter_mut().take(1).for_each(|none| none.treatment = Treatment::Slow);
+        self.compact.iter_mut().take(1).for_each(|none| none.treatment = Treatment::Slow);
         self.edges.extend(news.edges);
         self.pushes.extend(news.pushes);
         self.quiet_jumps.extend(news.quiet_jumps);
@@ -151,7 +153,7 @@ impl Dictionary {
     }
 }
 
-impl PlainEdge {
+impl CompactEdge {
     /// Returns the compact form of an edge. Bits that do not fit are left out: such an edge is not
     /// plain.
     fn of(edge: &Edge) -> Self {

@@ -1,6 +1,8 @@
 //! Encodes trace buffers as packets on another thread of the recorder, the *worker*: items (records
 //! and events) go in, in each traced thread's order, and packets come out. `Feed` is the recorder's
-//! end, `Worker` the other one.
+//! end, `Worker` the other one. The worker handles items about all threads itself, and the others
+//! by the thread's [`Trace`]. It hands packets over when there are many, or when an item requests
+//! them. A thread's trace is *damaged*, and ends, at the first item that cannot be encoded.
 
 use super::dictionary::{Dictionary, NewEdges};
 use super::encoder::{BadRecord, Chains};

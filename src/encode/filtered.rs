@@ -1,5 +1,8 @@
 //! Encodes the records of a filtered trace: passes each instruction of a path through the model of
 //! the PT unit, which supports filters and `TraceStop`. Skips paths that the filter does not touch.
+//!
+//! A return or indirect branch is *owed* while its target is unknown: the next record shows it. The
+//! *history* is the part of the trace that is known: a ring has lost the records before it.
 
 use super::dictionary::Dictionary;
 use super::encoder::BadRecord;
@@ -88,7 +91,8 @@ impl Filtered {
     }
 
     /// Makes the next [`Self::drain`] end with an overflow packet: everything until
-    /// [`Self::begin_history`] is lost.
+    /// [`Self::begin_history`] is lost. Drain before that: it discards packets, and the overflow
+    /// would come after those of the new history.
     pub(super) fn lose_history(&mut self) {
         self.is_overflow_due = true;
     }

@@ -217,8 +217,8 @@ impl Tracer {
     /// may yet remove. `pointer` is the one that the thread last stored, at its last system call or
     /// later. It is not trusted, but a bad one is no error: it may be out of date, and a later send
     /// checks it. Returns false, and sends nothing, if it shows no unsent record, or is beyond the
-    /// buffer. Returns true, but sends nothing, if no record ends there, or only one record is
-    /// unsent.
+    /// buffer: there is nothing new to encode. Returns true, but sends nothing, if no record ends
+    /// there, or only one record is unsent: there may be more at the next call.
     pub fn send_records_so_far(
         &mut self,
         code: &Code,

@@ -121,6 +121,9 @@ pub fn serve<R: Run>(
         let is_last = options.once || (options.is_to_end)();
         if is_last {
             end_program(&mut served, &options);
+        } else if served.ends_with_client {
+            // Ended by `monitor exit`, also where the client's disconnection keeps the program.
+            served.session.run_mut().end_session();
         }
         // The next client will not know of the forked processes that this one left stopped.
         served.session.run_mut().detach_all_beside();

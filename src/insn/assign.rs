@@ -23,7 +23,7 @@ pub enum Assigned {
     Kept,
     /// A constant.
     Constant(u32),
-    /// The value of this other register.
+    /// The value that this register had before the instruction.
     Copied(Gpr),
     /// A value that the instruction's bytes do not determine.
     Unknown,
@@ -31,7 +31,8 @@ pub enum Assigned {
 
 /// Returns the effect of the 64-bit instruction at the start of `bytes`, which lie at `ip`, on the
 /// low 32 bits of a register, and the instruction's length in bytes. `None` if the bytes do not
-/// decode. Of system calls, knows only SYSCALL: INT 0x80 counts as keeping RAX.
+/// decode. Only the instruction itself counts: a call keeps RAX, although the called code may
+/// change it. Of system calls, knows only SYSCALL: INT 0x80 counts as keeping RAX.
 pub fn assigned(bytes: &[u8], ip: Addr, register: Gpr) -> Option<(Assigned, u8)> {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, ip.0, DecoderOptions::NONE).decode_out(&mut insn);

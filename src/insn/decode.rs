@@ -67,7 +67,8 @@ impl Class {
         matches!(self, Self::FarCall | Self::FarReturn | Self::FarJmp)
     }
 
-    /// Returns the target of a direct branch; `None` for other classes.
+    /// Returns the target of a direct near branch; `None` for other classes, and so for far jumps
+    /// and calls, even if the code contains their target.
     pub const fn target(self) -> Option<Addr> {
         match self {
             Self::Jcc { target } | Self::Jmp { target } | Self::Call { target } => Some(target),
@@ -132,7 +133,7 @@ impl Insn {
 }
 
 /// Decodes the instruction at the start of `bytes`, which lie at `ip`. Bytes after it do not
-/// matter. Returns `None` if the bytes are truncated or invalid.
+/// matter. Returns `None` if the bytes are truncated, and also if they are invalid.
 pub fn decode(bytes: &[u8], ip: Addr, mode: ExecMode) -> Option<Insn> {
     let supported = decode_supported(bytes, ip, mode);
     if supported.is_none() && mode == ExecMode::Bits64 {
@@ -189,7 +190,8 @@ fn loads_sp(insn: &Instruction) -> bool {
     }
 }
 
-/// Returns true if the callee preserves the register (System V ABI, "Registers").
+/// Returns true for RBX, RBP and R12 to R15, which functions restore before they return (System V
+/// ABI, "Registers"). False for RSP, and for the names of parts of these registers.
 const fn is_preserved(register: Register) -> bool {
     use Register::{R12, R13, R14, R15, RBP, RBX};
     matches!(register, RBX | RBP | R12 | R13 | R14 | R15)

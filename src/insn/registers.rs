@@ -91,8 +91,8 @@ impl Registers {
     /// The size of `user_regs_struct` in bytes.
     pub const SIZE_BYTES: usize = 27 * 8;
 
-    /// Returns a copy with `value` in the register called `name` (one of [`Self::NAMES`]); `None`
-    /// for other names.
+    /// Returns a copy with `value` in the register called `name` (one of [`Self::NAMES`], in lower
+    /// case); `None` for other names.
     pub fn with(&self, name: &str, value: u64) -> Option<Self> {
         let place = Self::NAMES.iter().position(|known| *known == name)?;
         let mut words = self.to_words();

@@ -93,8 +93,8 @@ fn has_failed(insn: &Instruction, after: &Registers) -> bool {
     matches!(insn.mnemonic(), Cmpxchg | Cmpxchg8b | Cmpxchg16b) && after.eflags & ZF == 0
 }
 
-/// Returns true if the 64-bit instruction at the start of `bytes` may change any flag; false for
-/// bytes that do not decode.
+/// Returns true if the 64-bit instruction at the start of `bytes` may change at least one flag;
+/// undefined results count. Returns false for bytes that do not decode.
 pub fn sets_flags(bytes: &[u8]) -> bool {
     let insn = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
     !insn.is_invalid() && insn.rflags_modified() != 0
@@ -137,8 +137,10 @@ fn moved_bytes(insn: &Instruction) -> Option<u64> {
     })
 }
 
-/// Returns true if both operands are the same register and the result does not depend on it.
-fn has_constant_result(insn: &Instruction) -> bool {
+/// Returns true for a usual idiom of all zeros or all ones: XOR, SUB, PXOR, XORPS, XORPD, PCMPEQB
+/// and PCMPEQD, and their VEX and EVEX forms, with one register as both sources and no mask. Rarer
+/// idioms count as computed.
+fn is_constant_idiom(insn: &Instruction) -> bool {
     use Mnemonic as M;
     let is_same = |first, second| {
         insn.op_kind(first) == OpKind::Register
@@ -184,7 +186,7 @@ impl Executed<'_> {
     }
 
     /// Returns the part of `place` that starts at `offset` in it: `size_bytes` bytes, or those up
-    /// to its end if there are fewer. `None` if `offset` is beyond its end.
+    /// to its end if there are fewer: none if `offset` is its end. `None` if it is beyond that.
     fn part_of(place: ValuePlace, offset: u64, size_bytes: u64) -> Option<ValuePlace> {
         Some(match place {
             ValuePlace::Memory(range) => {
@@ -247,7 +249,7 @@ impl Executed<'_> {
                 let to = RegisterPart { of: wanted.of, offset: 0, size_bytes };
                 return Self::origin_of_copy(wanted, to, self.memory_read()?, written);
             }
-            _ if has_constant_result(insn) => return Some((of(written), Origin::Constant)),
+            _ if is_constant_idiom(insn) => return Some((of(written), Origin::Constant)),
             _ if !is_first => return computed,
             _ => {}
         }
@@ -296,9 +298,9 @@ impl Executed<'_> {
         if self.keeps_rest(low, from) { None } else { Some((of(written), Origin::Constant)) }
     }
 
-    /// Returns true if a move to the low bytes of a register keeps the bytes after them: 8 and
-    /// 16-bit moves except MOVZX, MOVSS and MOVSD between registers, MOVLPS and MOVLPD. Others
-    /// clear them.
+    /// Returns true if a move of `from` to the low bytes of a register keeps the bytes after them:
+    /// MOVLPS and MOVLPD; MOVSS and MOVSD if `from` is a register; 8-bit and 16-bit moves other
+    /// than MOVZX. All others clear them.
     fn keeps_rest(&self, low: RegisterPart, from: ValuePlace) -> bool {
         let is_narrow = !low.of.0.is_zmm() && low.size_bytes < 4;
         let is_merging = matches!(self.insn.mnemonic(), Mnemonic::Movss | Mnemonic::Movsd)

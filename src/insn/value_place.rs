@@ -68,7 +68,8 @@ impl FullRegister {
         self.0.is_zmm().then(|| self.0.number())
     }
 
-    /// Returns the value of a general register in `registers`; `None` for a vector register.
+    /// Returns the value of a general register in `registers`, all 64 bits; `None` for a vector
+    /// register.
     pub fn value(self, registers: &Registers) -> Option<u64> {
         self.0.is_gpr64().then(|| register_value(self.0, registers)).flatten()
     }
@@ -129,9 +130,10 @@ impl RegisterPart {
 }
 
 impl fmt::Display for RegisterPart {
-    /// Writes the name that assemblers have for these bytes. If they have none, writes the name of
-    /// the smallest part that contains them, and the range of their bytes in it: `xmm0[8..16]`. The
-    /// range is left out for the low bytes of a vector register.
+    /// Writes the name that the disassembler and gdb have for these bytes, such as `r8l`. If they
+    /// have none, writes the name of the smallest part that contains them, and the range of their
+    /// bytes in it: `xmm0[8..16]`. The range is left out for the low bytes of a vector register.
+    /// Writes nothing for a part beyond the register's end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = Register::values().filter(|name| name.is_gpr() || name.is_vector_register());
         let parts = names.filter_map(|name| Some((name, Self::of_name(name)?)));

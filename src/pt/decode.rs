@@ -79,8 +79,9 @@ impl BlockContext {
     }
 }
 
-/// Decodes the first packet of `bytes`, outside a BBP block. Returns the packet and its length in
-/// bytes.
+/// Decodes the first packet of `bytes`, outside a BBP block, where a BIP counts as a short TNT.
+/// Returns the packet and its length in bytes. Without any bytes, fails with
+/// [`PacketError::Truncated`].
 #[inline]
 pub fn decode(bytes: &[u8]) -> Decoded {
     let &opcode = bytes.first().ok_or(PacketError::Truncated)?;

@@ -62,9 +62,10 @@ impl LastIp {
         Some(Addr(self.ip))
     }
 
-    /// Returns the address encoded by a payload of one, two or three 16-bit words, which becomes
-    /// the last IP. Equals [`Self::reconstruct`] for an update of 16 or 32 bits, or for 48
-    /// sign-extended bits. Ignores bits of `value` above the payload.
+    /// Returns the address encoded by a payload of `words` 16-bit words, one, two or three, which
+    /// becomes the last IP. Equals [`Self::reconstruct`] for an update of 16 or 32 bits, or for 48
+    /// sign-extended bits. Ignores bits of `value` above the payload. For suppressed payloads,
+    /// without words, it must not be called.
     #[inline]
     pub fn reconstruct_words(&mut self, words: u8, value: u64) -> Addr {
         // No branch for each form: the form of the next payload is hard to predict.

@@ -32,7 +32,8 @@ impl<'a> Packets<'a> {
         Self::at(bytes, 0)
     }
 
-    /// Starts at byte `offset`, which must begin a packet. Offsets count from the start of `bytes`.
+    /// Starts at byte `offset`, which must begin a packet. Offsets count from the start of `bytes`;
+    /// the iterator is empty if `offset` is at or beyond their end.
     #[must_use]
     pub const fn at(bytes: &'a [u8], offset: usize) -> Self {
         let (block, errata) = (BlockContext::None, Errata::NONE);
@@ -52,7 +53,9 @@ impl<'a> Packets<'a> {
         self
     }
 
-    /// Returns the offset of the next packet.
+    /// Returns the offset after the last packet, or that of the PSB at which decoding resumes after
+    /// a fault (the end of the bytes if there is none). With errata, the next packet can start
+    /// after it: see [`Located::start`].
     #[must_use]
     pub const fn offset(&self) -> usize {
         self.at

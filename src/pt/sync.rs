@@ -9,7 +9,7 @@ const PSB_SIZE: usize = 16;
 const STRIDE: usize = 8;
 
 /// Returns the offset of the first PSB in `bytes` that starts at or after `from`; `None` if there
-/// is none.
+/// is none, or `from` is beyond their end. Bytes before `from` are ignored.
 ///
 /// The end of the preceding packet can look like the start of a PSB. If the pattern is longer than
 /// a PSB, the PSB is its last 16 bytes.
@@ -31,7 +31,8 @@ pub fn find_psb(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 /// Returns the offset of the last PSB in `bytes` that starts before `before`, even if it ends after
-/// that; `None` if there is none.
+/// that; `None` if there is none. As in [`find_psb`], if the pattern is longer than a PSB, only its
+/// last 16 bytes are one. `before` may be beyond the end.
 #[must_use]
 pub fn find_psb_back(bytes: &[u8], before: usize) -> Option<usize> {
     // A PSB that starts just before `before` ends up to 15 bytes after it.

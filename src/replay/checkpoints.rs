@@ -97,8 +97,8 @@ impl Checkpoints {
 
 impl Epoch {
     /// Keeps a copy of the process as a regular checkpoint at its position, unless there is one of
-    /// either kind. Removes every second regular one if there are too many then. If little memory is
-    /// available, removes them before, and keeps none if that does not suffice.
+    /// either kind. Removes every second regular one if there are too many then. If little memory
+    /// is available, removes them before, and keeps none if that does not suffice.
     pub(super) fn keep_checkpoint(
         &mut self,
         position: Position,

@@ -157,7 +157,8 @@ impl Replay {
         end
     }
 
-    /// Runs the loaded thread up to a stop or another [`DiversionEnd`], in parts of [`CHUNK_TICKS`].
+    /// Runs the loaded thread up to a stop or another [`DiversionEnd`], in parts of
+    /// [`CHUNK_TICKS`].
     fn run_to_stop(
         &mut self,
         goals: &Goals<'_>,
@@ -303,8 +304,8 @@ impl Replay {
         Ok(result)
     }
 
-    /// Passes the readable bytes from the start of a buffer, at most 1 MiB, to `print`. Returns their
-    /// number, as write(2) does; `EFAULT` if there is none.
+    /// Passes the readable bytes from the start of a buffer, at most 1 MiB, to `print`. Returns
+    /// their number, as write(2) does; `EFAULT` if there is none.
     fn print_buffer(&self, start: u64, size: u64, print: &mut dyn FnMut(&[u8])) -> i64 {
         let printed = size.min(LARGEST_OUTPUT);
         let mut bytes = vec![0; usize::try_from(printed).unwrap_or(0)];

@@ -3,6 +3,14 @@
 //! The next entry of the log is of the thread that executes now: the thread executes up to the
 //! entry's *site*, a place in its code, where the entry happens. This part of the run, before an
 //! entry, is the entry's *interval*.
+//!
+//! - [`Replay::run_forward`] runs to a goal or a watch: by ticks ([`Replay::run_until`]), or one
+//!   instruction at a time if the watches need that.
+//! - [`Replay::step_forward`] moves one thread by one instruction or entry.
+//! - [`Replay::step_in_order`] moves whichever thread is next.
+//!
+//! One instruction or entry is [`Replay::advance`]. A run may end after the access that met a
+//! watch: it is then looked for, and the replay moves back to it ([`Replay::seek_after_access`]).
 
 use super::error::Error;
 use super::events::Site;

@@ -1,7 +1,16 @@
-//! Glances: stops at which a thread waits in the code cache until the goals accept or pass them. A
-//! search passes most stops, and a glance takes a fraction of the time of a stop. Only the general
-//! registers and memory are known at a glance. If the goals ask for more, the thread stops fully,
-//! and they are asked again.
+//! Glances: stops at which a thread waits in the code cache for its tracer's answer: to go on, or
+//! to stop. A search passes most stops, and a glance takes a fraction of the time of a stop.
+//!
+//! [`Replay::run_with_glances`] runs a thread. At each glance, it finds the thread's position
+//! ([`Replay::position_of_tick`]) and asks the goals, of which the verdict is one of three:
+//! - The goals pass the stop: the thread goes on, unless the user interrupts the run.
+//! - They accept it: the thread stops, and the move ends there.
+//! - `None`: they cannot decide yet, since only the general registers and memory are known at a
+//!   glance. The thread stops, and they are asked again ([`Replay::is_accepted`]).
+//!
+//! Before a glance, the code cache may have *answered* entries of the log: applied their effects
+//! itself ([`super::answers`]). They are before the thread's position, though the replay's cursor
+//! only passes them after the run.
 
 use super::error::Error;
 use super::events::Site;
@@ -21,11 +30,11 @@ static HAS_CPUS: LazyLock<bool> =
     LazyLock::new(|| available_parallelism().is_ok_and(|count| count.get() > 1));
 
 impl GlanceFacts<'_> {
-    /// Returns true if stops of a run over this distance may be glances: there are stops, the
-    /// distance is a budget (a run up to a bound ends at every stop), and the machine has several
+    /// Returns true if the stops of a run with this limit may be glances: there are stops, the
+    /// limit is a budget (a run up to a bound ends at every stop), and the machine has several
     /// CPUs, so that tracer and thread can run at the same time.
-    pub(super) fn are_worth_it(&self, distance: RunLimit) -> bool {
-        let has_budget = matches!(distance, RunLimit::Budget(_));
+    pub(super) fn are_worth_it(&self, limit: RunLimit) -> bool {
+        let has_budget = matches!(limit, RunLimit::Budget(_));
         has_budget && !self.goals.stops.is_empty() && *HAS_CPUS
     }
 }
@@ -45,11 +54,11 @@ impl Replay {
     /// time.
     pub(super) fn run_with_glances(
         &mut self,
-        distance: RunLimit,
+        limit: RunLimit,
         glance_facts: &GlanceFacts<'_>,
     ) -> Result<RunOutcome, Error> {
         self.epoch.one_cpu.unpin(self.epoch.thread.tid());
-        let mut running = self.epoch.engine.begin_run(&mut self.epoch.thread, distance)?;
+        let mut running = self.epoch.engine.begin_run(&mut self.epoch.thread, limit)?;
         self.epoch.engine.allow_glances(&self.epoch.thread, &mut running)?;
         self.epoch.thread.tracee.resume(0)?;
         loop {
@@ -68,7 +77,7 @@ impl Replay {
     /// Returns true if the goals accept the stop of a thread that waits at a glance. `None`: the
     /// thread has to stop before they can decide.
     fn judge(&mut self, glance: &Glance, glance_facts: &GlanceFacts<'_>) -> Option<bool> {
-        let position = self.tick_of(glance, glance_facts)?;
+        let position = self.position_of_tick(glance, glance_facts)?;
         let registers = glance.registers;
         self.glancing =
             Some(GlancingThread { registers, position, needs_stop: AtomicBool::new(false) });
@@ -82,15 +91,20 @@ impl Replay {
     /// instructions since then. `None` if an entry of the log may happen to it there before it
     /// executes the instruction, or if the number of answered entries, which the program can
     /// overwrite, makes no sense.
-    fn tick_of(&self, glance: &Glance, glance_facts: &GlanceFacts<'_>) -> Option<Position> {
+    fn position_of_tick(
+        &self,
+        glance: &Glance,
+        glance_facts: &GlanceFacts<'_>,
+    ) -> Option<Position> {
         // The glance's ticks are since the last answered entry; before the first one, they are
         // added to those of the position.
         let begun = if glance.answered == 0 { self.ticks } else { 0 };
         let ticks = begun.checked_add(glance.ticks)?;
-        let entry = match glance_facts.places {
-            Some(places) => places.get(usize::try_from(glance.answered).ok()?)?.index(),
+        let entry = match glance_facts.cursors {
+            Some(cursors) => cursors.get(usize::try_from(glance.answered).ok()?)?.index(),
             None => self.cursor.index(),
         };
+        // The thread may be at the site of the next entry, which happens to it first.
         if let Some(next) = glance_facts.entry
             && let Site::Place(_) = self.site_of(next)
             && next.ticks <= ticks

@@ -88,7 +88,7 @@ pub enum MoveEnd {
 /// The reason why one run of the loaded thread in the engine ended. A move consists of many such
 /// runs.
 pub(super) enum EngineEvent {
-    /// The thread executed its distance, or a part of it, and nothing happened.
+    /// The thread executed up to its limit, or a part of that, and nothing happened.
     Nothing,
     /// The thread is at an instruction with a hook, for which the log has an entry.
     Hook,
@@ -102,12 +102,14 @@ pub(super) enum EngineEvent {
 }
 
 /// The facts by which the tracer decides whether a thread goes on from a glance, a stop that the
-/// engine reports while the thread waits in the code cache.
+/// engine reports while the thread waits in the code cache. Either `entry` is set or `cursors`: in
+/// a run to a hook, the cache may *answer* entries, apply their effects itself
+/// ([`super::answers`]).
 pub(super) struct GlanceFacts<'a> {
     pub(super) goals: &'a Goals<'a>,
-    /// The next entry of the log, if no entries are answered in the cache.
+    /// The next entry of the log, in a run in which the cache answers none.
     pub(super) entry: Option<&'a Entry>,
-    /// The places in the log of the entries that are answered in the cache, and of the next one
-    /// after them, if answers are offered.
-    pub(super) places: Option<&'a [Cursor]>,
+    /// In a run to a hook: a cursor at each entry that the cache may answer, and at the next one
+    /// after them.
+    pub(super) cursors: Option<&'a [Cursor]>,
 }

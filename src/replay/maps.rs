@@ -320,8 +320,8 @@ impl Epoch {
         Ok(())
     }
 
-    /// Makes the process execute a system call for the replay itself, and returns its result. Blocks
-    /// until it returns. Fails if the call does; `name` is for the error.
+    /// Makes the process execute a system call for the replay itself, and returns its result.
+    /// Blocks until it returns. Fails if the call does; `name` is for the error.
     pub(super) fn syscall(
         &mut self,
         name: &'static str,

@@ -1,13 +1,16 @@
 //! Runs forward: by ticks, in the engine's counting code, from one entry of the log to the next.
 //!
-//! [`Replay::run_until`] sets the stops of the goals, and repeats, for each entry:
-//! 1. [`Replay::run_interval`] runs the entry's thread to the entry's [`Site`]: by ticks to the last
-//!    one before it, and from there to the instruction ([`Replay::approach_site`]). If the site is
-//!    a hook, an instruction such as SYSCALL, the cache may pass several entries on the way
-//!    ([`Replay::run_to_hook`]).
-//! 2. The entry is applied.
+//! [`Replay::run_until`] sets the *stops*, addresses at which a run ends, and runs to its target.
+//! It passes stops that the goals do not accept. For each entry on the way:
+//! 1. [`Replay::run_interval`] runs the entry's thread to the entry's [`Site`], or to the target:
+//!    by ticks ([`Replay::run_ticks`]), then to the instruction ([`Replay::approach_site`]). But if
+//!    the site is a *hook*, an instruction such as SYSCALL, [`Replay::run_to_hook`] may pass
+//!    several entries that the code cache *answers*: it applies their effects itself
+//!    ([`super::answers`]).
+//! 2. The next entry is applied. A goal or a watch that it meets ends the run.
 //!
-//! A goal or a watch on the way ends this. A stop then ends the move if the goals accept it.
+//! Each run in the engine has a [`RunLimit`]: a *budget* of ticks, which is fast but may end early,
+//! or a *bound*, for short distances: the run ends there, or already after one superblock.
 
 use super::error::Error;
 use super::events::Site;
@@ -28,11 +31,12 @@ const CHUNK_TICKS: u64 = 20_000_000;
 const FEW_TICKS: u64 = 1000;
 
 impl Replay {
-    /// Runs forward to `until`: the number of passed entries, and the ticks of the next entry's
-    /// thread since the last of them; `None` for the end. Returns [`MoveEnd::Target`] there. Ends
-    /// before that at a goal or an accessed watch, but not at a stop where the run begins. Keeps
-    /// checkpoints on the way. The instructions since the last tick may be unknown after it
-    /// ([`Self::exact_position`]).
+    /// Runs forward to the target `until`: the number of passed entries, and the ticks of the next
+    /// entry's thread since the last of them; `None`, or a target that is passed already, for the
+    /// end. Returns [`MoveEnd::Target`] there, [`MoveEnd::NoMoreHistory`] at the end. Ends before
+    /// that at a goal or an accessed watch, but not at a stop where it begins. Keeps checkpoints at
+    /// ticks on the way, and also at entries, unless the target is right after one. The
+    /// instructions since the last tick may be unknown after it ([`Self::exact_position`]).
     pub(super) fn run_until(
         &mut self,
         until: Option<(u64, u64)>,
@@ -70,8 +74,7 @@ impl Replay {
         self.epoch.engine.set_stops(&stops);
     }
 
-    /// Sets stops and watches in the process of another program, which replaced the one that had
-    /// them.
+    /// Sets stops and watches anew, in the process of the program that just began.
     fn set_stops_and_watches(
         &mut self,
         goals: &Goals<'_>,
@@ -110,8 +113,7 @@ impl Replay {
         Ok(!(is_there && is_between))
     }
 
-    /// Runs as [`Self::run_until`], but ends at every stop, accepted or not. The stops are set
-    /// already.
+    /// Runs as [`Self::run_until_accepted_stop`], but ends at every stop, accepted or not.
     fn run_until_any_stop(
         &mut self,
         until: Option<(u64, u64)>,
@@ -159,7 +161,7 @@ impl Replay {
             if (goals.interrupted)() {
                 return Ok(MoveEnd::Interrupted);
             }
-            if until.is_none_or(|u| u.1 > 0) && self.is_checkpoint_due() {
+            if until.is_none_or(|(_, ticks)| ticks > 0) && self.is_checkpoint_due() {
                 self.keep_checkpoint_here()?;
             }
             if self.is_at_stop(goals.stops)? {
@@ -203,8 +205,8 @@ impl Replay {
         if !self.epoch.contexts.load(tid, self.epoch.thread.tracee)? {
             return Err(Error::BadLog { entry: here, what: "it is of a thread that is not there" });
         }
-        let last_entry = until.map_or(self.end, |until| until.0.min(self.end));
-        let until_ticks = until.filter(|until| until.0 == here).map(|until| until.1);
+        let last_entry = until.map_or(self.end, |(entry, _)| entry.min(self.end));
+        let until_ticks = until.filter(|(entry, _)| *entry == here).map(|(_, ticks)| ticks);
         if until_ticks.is_none() && site == Site::Hook {
             return self.run_to_hook(tid, last_entry, goals, watching);
         }
@@ -212,7 +214,7 @@ impl Replay {
         while self.ticks < target_ticks {
             let left = (target_ticks - self.ticks).min(CHUNK_TICKS);
             let met =
-                self.run_ticks(left, &GlanceFacts { goals, entry: Some(&entry), places: None })?;
+                self.run_ticks(left, &GlanceFacts { goals, entry: Some(&entry), cursors: None })?;
             if let Some(found) = self.move_end_of(&met, watching)? {
                 return Ok(Some(found));
             }
@@ -238,7 +240,8 @@ impl Replay {
 
     /// Runs the loaded thread to the hook of the next entry, or of a later one before entry number
     /// `last_entry`. Passes the entries between, which the code cache answers. Returns the reason
-    /// if the run ended earlier.
+    /// if the run ended earlier. Takes budgets even for few ticks: the thread stops at the hook in
+    /// any case.
     fn run_to_hook(
         &mut self,
         tid: Tid,
@@ -251,7 +254,7 @@ impl Replay {
             let left = offered.ticks.saturating_sub(self.ticks).clamp(FEW_TICKS, CHUNK_TICKS);
             let budget = self.epoch.engine.sampled_budget(left).unwrap_or(left);
             let begun = self.ticks;
-            let glance_facts = GlanceFacts { goals, entry: None, places: Some(&offered.cursors) };
+            let glance_facts = GlanceFacts { goals, entry: None, cursors: Some(&offered.cursors) };
             let met = self.run_once_with(RunLimit::Budget(budget), Some(&glance_facts));
             // Also after a failed run: a difference in an answered entry explains it.
             let passed = self.pass_answered(tid, &offered, (begun, budget));
@@ -370,8 +373,8 @@ impl Replay {
         Err(self.diverged(tid, format!("it gets signal {number} for {at}")))
     }
 
-    /// Runs the loaded thread for `ticks` ticks, in several runs if needed, or fewer if something
-    /// else than its distance ends a run. Returns that event, or [`EngineEvent::Nothing`].
+    /// Runs the loaded thread for `ticks` ticks: by budgets, and by bounds once few are left. An
+    /// event other than a limit ends this earlier. Returns it, or [`EngineEvent::Nothing`].
     fn run_ticks(
         &mut self,
         ticks: u64,
@@ -382,8 +385,8 @@ impl Replay {
             let left = goal - self.ticks;
             let bound = || RunLimit::Bound(Bound::Ticks(left));
             let budget = self.epoch.engine.sampled_budget(left);
-            let distance = budget.map_or_else(bound, RunLimit::Budget);
-            let met = self.run_once_with(distance, Some(glance_facts))?;
+            let limit = budget.map_or_else(bound, RunLimit::Budget);
+            let met = self.run_once_with(limit, Some(glance_facts))?;
             if !matches!(met, EngineEvent::Nothing) {
                 return Ok(met);
             }
@@ -391,28 +394,27 @@ impl Replay {
         Ok(EngineEvent::Nothing)
     }
 
-    /// Runs the loaded thread once, without glances, for at most `distance`, and adds its ticks to
-    /// the position. It does not stop where it begins.
-    pub(super) fn run_once(&mut self, distance: RunLimit) -> Result<EngineEvent, Error> {
-        self.run_once_with(distance, None)
+    /// Runs the loaded thread once, without glances, up to `limit`, and adds its ticks to the
+    /// position. It does not stop where it begins.
+    pub(super) fn run_once(&mut self, limit: RunLimit) -> Result<EngineEvent, Error> {
+        self.run_once_with(limit, None)
     }
 
-    /// Runs the loaded thread once, for at most `distance`. It does not stop where it begins, but a
-    /// stop where the distance ends is reported. With `glance_facts`, its stops are glances if
-    /// possible.
+    /// Runs the loaded thread once, up to `limit`. It does not stop where it begins, but a stop at
+    /// the limit is reported. With `glance_facts`, its stops are glances if possible.
     fn run_once_with(
         &mut self,
-        distance: RunLimit,
+        limit: RunLimit,
         glance_facts: Option<&GlanceFacts<'_>>,
     ) -> Result<EngineEvent, Error> {
         let (begun, ticks) = (self.ip()?, self.ticks);
-        let met = self.run_in_engine(distance, glance_facts)?;
+        let met = self.run_in_engine(limit, glance_facts)?;
         if !matches!(met, EngineEvent::Nothing | EngineEvent::MaybeWatch(_)) {
             return Ok(met);
         }
         let ip = self.ip()?;
         let is_elsewhere = ip != begun || self.ticks != ticks;
-        // A run that ends by its distance or a watch reports no stop at that place.
+        // A run that ends by its limit or a watch reports no stop at that place.
         let is_at_stop = is_elsewhere && self.epoch.engine.translator().is_stop(ip.0);
         Ok(match met {
             EngineEvent::MaybeWatch(_) => EngineEvent::MaybeWatch(is_at_stop),
@@ -421,19 +423,19 @@ impl Replay {
         })
     }
 
-    /// Runs the loaded thread once in the engine, adds its ticks to the position, and returns why it
-    /// ended. Then executes an instruction that the cache cannot execute and that is no hook, if
+    /// Runs the loaded thread once in the engine, adds its ticks to the position, and returns why
+    /// it ended. Then executes an instruction that the cache cannot execute and that is no hook, if
     /// the run ended there.
     fn run_in_engine(
         &mut self,
-        distance: RunLimit,
+        limit: RunLimit,
         glance_facts: Option<&GlanceFacts<'_>>,
     ) -> Result<EngineEvent, Error> {
         let run = match glance_facts {
-            Some(glance_facts) if glance_facts.are_worth_it(distance) => {
-                self.run_with_glances(distance, glance_facts)?
+            Some(glance_facts) if glance_facts.are_worth_it(limit) => {
+                self.run_with_glances(limit, glance_facts)?
             }
-            _ => self.epoch.run(distance)?,
+            _ => self.epoch.run(limit)?,
         };
         let (ran, info) = match run {
             RunOutcome::Ended(ran) => (ran, None),
@@ -443,7 +445,7 @@ impl Replay {
             }
         };
         let EndedRun { ticks, end, .. } = ran;
-        self.count_ticks(ticks, distance, end);
+        self.count_ticks(ticks, limit, end);
         Ok(match end {
             RunEnd::Limit => EngineEvent::Nothing,
             RunEnd::Stop => EngineEvent::Stop,
@@ -466,9 +468,9 @@ impl Replay {
 
     /// Adds the ticks of a run to the position. The instructions since the last of them are known,
     /// as 0, only if the run ended at its bound of ticks: right after the last one.
-    fn count_ticks(&mut self, ticks: u64, distance: RunLimit, end: RunEnd) {
+    fn count_ticks(&mut self, ticks: u64, limit: RunLimit, end: RunEnd) {
         let is_reached = matches!(
-            (distance, end),
+            (limit, end),
             (RunLimit::Bound(Bound::Ticks(bound)), RunEnd::Limit | RunEnd::Stop)
                 if bound == ticks
         );
@@ -486,8 +488,8 @@ fn is_debug_trap(info: &SiginfoBytes) -> bool {
     siginfo::signal_of(info) == libc::SIGTRAP && matches!(code, TRAP_TRACE | TRAP_HWBKPT)
 }
 
-/// Returns true if a signal is a fault: the instruction at which the thread is raised it. A trap is
-/// raised after its instruction.
+/// Returns true if a signal (`info`: its `siginfo_t`) is a fault, raised by the instruction that
+/// the thread is still at. A trap comes after its instruction. False if `info` is cut short.
 fn is_fault(info: &[u8]) -> bool {
     let info: Option<&SiginfoBytes> = info.first_chunk();
     info.is_some_and(|info| {

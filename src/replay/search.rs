@@ -73,8 +73,8 @@ const MANY_HITS: usize = 20;
 const MIN_SKIPPED_MOMENTS: u64 = 500;
 
 impl Replay {
-    /// Moves back by one instruction or system call of a thread, and returns what that met: a watch,
-    /// an act of the kernel that is a goal, or [`MoveEnd::Target`] for nothing. Returns
+    /// Moves back by one instruction or system call of a thread, and returns what that met: a
+    /// watch, an act of the kernel that is a goal, or [`MoveEnd::Target`] for nothing. Returns
     /// [`MoveEnd::NoMoreHistory`] at the thread's first instruction. The stops of `goals` have no
     /// effect. From the end of the run, this may take long ([`Replay::prepare`]); if the user
     /// interrupts that, the replay stays at the end, and this returns [`MoveEnd::Interrupted`].
@@ -246,7 +246,7 @@ impl Replay {
                 hits.at = self.position();
                 // A stop from which nothing is executed up to the user's place is the same place.
                 let is_place = matches!(hit.found, MoveEnd::Stop | MoveEnd::Event(_));
-                if hits.at < here && !(is_place && self.is_same_place_as(here, ip)?) {
+                if hits.at < here && !(is_place && self.only_entries_lead_to(here, ip)?) {
                     self.hits = Some(hits);
                     return Ok(hit.found);
                 }
@@ -273,10 +273,11 @@ impl Replay {
         }
     }
 
-    /// Returns true if no instruction is executed from the current position to the position
-    /// `later`, whose thread is at `ip`. Entries of one thread without ticks may be between, such
-    /// as `LogEvent::Changed`.
-    fn is_same_place_as(&self, later: Position, ip: Addr) -> Result<bool, Error> {
+    /// Returns true if both the current position and `later`, whose thread is at `ip`, are right
+    /// after entries, and only entries of one thread are between, at which it executes nothing,
+    /// such as `LogEvent::Changed`. False if `later` is not after the current position, or if one
+    /// of the two is in an interval: such positions are not compared.
+    fn only_entries_lead_to(&self, later: Position, ip: Addr) -> Result<bool, Error> {
         let at = self.position();
         let are_at_entries = [at, later].iter().all(|p| (p.ticks, p.instructions) == (0, 0));
         let is_one = self.outline.are_at_one_place(at.entry, later.entry);
@@ -294,7 +295,7 @@ impl Replay {
             let at = Position::after_entries(entry);
             if let Some(event) = after.filter(|event| at < here && (goals.events)(*event)) {
                 self.seek(at)?;
-                if !self.is_same_place_as(here, ip)? {
+                if !self.only_entries_lead_to(here, ip)? {
                     return Ok(MoveEnd::Event(event));
                 }
             }

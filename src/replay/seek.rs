@@ -252,8 +252,8 @@ impl Replay {
 
     /// Replaces the process by one of program `number` that begins at or before a position: that of
     /// a preparation, a parked one, or a new one at the last keyframe or at the program's start.
-    /// The replay is then at the beginning of the new one, at the parked one's last checkpoint at or
-    /// before the position, or where the preparation is.
+    /// The replay is then at the beginning of the new one, at the parked one's last checkpoint at
+    /// or before the position, or where the preparation is.
     pub(super) fn load_before(&mut self, number: usize, target: Position) -> Result<(), Error> {
         if self.switch_to_prepared(number, target) {
             return Ok(());

@@ -112,7 +112,7 @@ impl Epoch {
 }
 
 /// Makes a process create a memory file of [`FILE_BYTES`], and returns the descriptor in that
-/// process.
+/// process. `page` is the replay's own page there ([`Epoch::page`]); overwrites its scratch bytes.
 fn create(tracee: Tracee, pid: Pid, page: Addr) -> Result<u64, Error> {
     let scratch = page.wrapping_add(SCRATCH_OFFSET);
     Memory::open(pid)?.write(scratch, NAME).map_err(failed("write"))?;

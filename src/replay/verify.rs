@@ -1,5 +1,14 @@
-//! Compares a replay with the recorded run: at each entry of the log, and, where the recording has
-//! all registers and memory, at its keyframes and at the end.
+//! Compares a replay with the recorded run ([`Replay::verify`]). At each entry of the log, the run
+//! itself compares registers and ticks, and fails if they differ. Where the recording has all
+//! registers and memory, the differences become sentences of the [`Verdict`]:
+//! 1. At each *keyframe*, a copy of the program's state, which is loaded into a second process
+//!    ([`Replay::compare_keyframe`]). A sentence names what the keyframe has, and then what the
+//!    replay has.
+//! 2. At the end, of which the recording has a core file ([`Replay::compare_threads`],
+//!    [`Replay::compare_memory`]). A sentence names what the replay has, and then what was
+//!    recorded.
+//!
+//! *Foreign* memory, which processes outside the recording may have written, is not compared.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -51,6 +60,7 @@ impl Replay {
     /// Replays the run from the current position to its end, and compares the state there, and at
     /// keyframes on the way, with the recorded one. Forgets the keyframes: later moves do not use
     /// them. If it is interrupted, returns what it has, without `is_whole`. Fails at a divergence.
+    /// Call this at the beginning: if a keyframe is before the position, none is compared.
     pub fn verify(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Verdict, Error> {
         let mut verdict = Verdict { ticks: self.total_ticks(), ..Verdict::default() };
         let found = self.run_past_keyframes(interrupted, &mut verdict)?;
@@ -130,16 +140,16 @@ impl Replay {
     /// that the replay lacks is a difference; one that only the replay has is not noticed.
     fn compare_threads(&self, core: &Core, verdict: &mut Verdict) -> Result<(), Error> {
         for thread in &core.contents.threads {
-            let Some(own) = self.thread(thread.tid)? else {
+            let Some(replayed) = self.thread(thread.tid)? else {
                 let tid = thread.tid;
                 verdict.differences.push(format!("thread {tid} is not there"));
                 continue;
             };
             verdict.threads += 1;
-            if check_of(&own.registers) != check_of(&thread.registers) {
+            if check_of(&replayed.registers) != check_of(&thread.registers) {
                 verdict.differences.push(difference_of_registers(
                     thread.tid,
-                    &own.registers,
+                    &replayed.registers,
                     &thread.registers,
                 ));
             }
@@ -155,26 +165,25 @@ impl Replay {
         }
     }
 
-    /// Compares a section of the core file with memory, page by page. Leaves out pages that the
-    /// core file does not have whole, and *foreign* memory, which processes outside the recording
-    /// may have written.
+    /// Compares a section of the core file with memory, page by page. Leaves out foreign memory,
+    /// and pages that the core file does not have whole.
     fn compare_section(&self, section: &Section, core: &Core, verdict: &mut Verdict) {
         let mut at = section.range.start;
         while at < section.range.end && verdict.differences.len() < DIFFERENCES_LIMIT {
-            let (mut recorded, mut own) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
+            let (mut recorded, mut replayed) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
             let known = core.read(at, &mut recorded);
-            let there = self.read(at, &mut own);
+            let there = self.read(at, &mut replayed);
             if known == PAGE_BYTES && !self.is_foreign(at) {
                 verdict.bytes += PAGE_BYTES as u64;
                 if there < PAGE_BYTES {
                     verdict.differences.push(format!("there is no memory at {at}"));
-                } else if recorded != own
-                    && let Some(first) = (0..PAGE_BYTES).find(|i| recorded[*i] != own[*i])
+                } else if recorded != replayed
+                    && let Some(first) = (0..PAGE_BYTES).find(|i| recorded[*i] != replayed[*i])
                 {
                     let addr = at.wrapping_add(first as u64);
                     verdict.differences.push(format!(
                         "the byte at {addr} is {:#04x}, and was {:#04x}",
-                        own[first], recorded[first]
+                        replayed[first], recorded[first]
                     ));
                 }
             }
@@ -194,28 +203,30 @@ impl Replay {
 /// `XSTATE_BV`, the components that are not in their initial configuration (SDM volume 1, "XSAVE
 /// Header"), depends on the processor and is not compared, nor is the address of the last x87
 /// instruction, which is one of the code cache. The bytes that a program stores of them are logged.
-fn difference_of_extended(own: &[u8], other: &[u8]) -> Option<usize> {
+fn difference_of_extended(keyframe: &[u8], replay: &[u8]) -> Option<usize> {
     const XSTATE_BV: std::ops::Range<usize> = 512..520;
-    if own.len() != other.len() {
-        return Some(own.len().min(other.len()));
+    if keyframe.len() != replay.len() {
+        return Some(keyframe.len().min(replay.len()));
     }
     let is_compared = |at: &usize| !XSTATE_BV.contains(at) && !LAST_X87.contains(at);
-    (0..own.len()).find(|at| own[*at] != other[*at] && is_compared(at))
+    (0..keyframe.len()).find(|at| keyframe[*at] != replay[*at] && is_compared(at))
 }
 
 impl Epoch {
     /// Returns the differences of threads, mappings and memory between this process, which a
-    /// keyframe was loaded into, and another, which is at that position of the replay: a sentence
-    /// each, at most about 20. Leaves out pages for which `is_foreign` returns true.
-    fn differences_from(&self, other: &Self, is_foreign: &dyn Fn(Addr) -> bool) -> Vec<String> {
+    /// keyframe was loaded into, and that of the replay, which is at the same position: a sentence
+    /// each. Once there are [`DIFFERENCES_LIMIT`], compares no further [`PIECE_BYTES`] of memory.
+    /// Leaves out pages for which `is_foreign` returns true. Both have saved their contexts.
+    fn differences_from(&self, replay: &Self, is_foreign: &dyn Fn(Addr) -> bool) -> Vec<String> {
         let mut differences = Vec::new();
         let (own, others): (Vec<Tid>, Vec<Tid>) =
-            (self.contexts.tids().collect(), other.contexts.tids().collect());
+            (self.contexts.tids().collect(), replay.contexts.tids().collect());
         if own != others {
             differences.push(format!("its threads are {own:?}, and were {others:?}"));
         }
         for tid in own {
-            let (Some(own), Some(other)) = (self.contexts.get(tid), other.contexts.get(tid)) else {
+            let (Some(own), Some(other)) = (self.contexts.get(tid), replay.contexts.get(tid))
+            else {
                 continue;
             };
             if check_of(&own.registers) != check_of(&other.registers) {
@@ -230,7 +241,7 @@ impl Epoch {
                 differences.push(format!("thread {tid} is in another call"));
             }
         }
-        let (own, others) = (self.joined_mappings(), other.joined_mappings());
+        let (own, others) = (self.joined_mappings(), replay.joined_mappings());
         let longest = 0..own.len().max(others.len());
         if let Some(first) = longest.into_iter().find(|at| own.get(*at) != others.get(*at)) {
             let named = |of: Option<&(AddrRange, Protection)>| {
@@ -245,18 +256,18 @@ impl Epoch {
         let page = AddrRange::sized(self.page, 1);
         let ranges = self.engine.space.mappings().map(|mapping| mapping.range);
         let ranges = ranges.filter(|range| !range.overlaps(page));
-        for range in ranges.flat_map(|range| self.parts_to_compare(other, range)) {
+        for range in ranges.flat_map(|range| self.parts_to_compare(replay, range)) {
             let mut at = range.start;
             while at < range.end && differences.len() < DIFFERENCES_LIMIT {
                 let size = (range.end.0 - at.0).min(PIECE_BYTES as u64);
                 let bytes = usize::try_from(size).unwrap_or(PIECE_BYTES);
                 let (here, there) = (&mut here[..bytes], &mut there[..bytes]);
                 if self.engine.memory.read(at, here) != bytes
-                    || other.engine.memory.read(at, there) != bytes
+                    || replay.engine.memory.read(at, there) != bytes
                     || here != there
                 {
                     let piece = AddrRange::sized(at, size);
-                    differences.extend(self.differing_pages(other, piece, is_foreign));
+                    differences.extend(self.differing_pages(replay, piece, is_foreign));
                 }
                 at = Addr(at.0.saturating_add(size));
             }
@@ -264,22 +275,22 @@ impl Epoch {
         differences
     }
 
-    /// Returns the parts of a mapping that may differ from another process: all of it, unless it is
-    /// reserved rather than used. Then pages that neither process has touched are zeros, and left
-    /// out.
-    fn parts_to_compare(&self, other: &Self, range: AddrRange) -> Vec<AddrRange> {
+    /// Returns the parts of a mapping that may differ from the replay's process: all of it, unless
+    /// it is reserved rather than used. Then pages that neither process has touched are zeros, and
+    /// left out.
+    fn parts_to_compare(&self, replay: &Self, range: AddrRange) -> Vec<AddrRange> {
         let is_zeros = |epoch: &Self| {
             let mut mappings = epoch.engine.space.mappings().filter(|m| m.range.overlaps(range));
             let is_file = |m: &Mapping| m.is_file() && !epoch.is_mapped_from_core(m.range);
             mappings.all(|mapping| !is_file(mapping) && !mapping.protection.shared)
         };
         let touched = |epoch: &Self| PageMap::open(epoch.pid())?.touched(range);
-        let from_core = [self, other].into_iter().flat_map(|epoch| &epoch.mapped_from_core);
+        let from_core = [self, replay].into_iter().flat_map(|epoch| &epoch.mapped_from_core);
         let from_core = from_core.filter(|mapped| mapped.overlaps(range));
         let from_core =
             from_core.map(|m| AddrRange::new(m.start.max(range.start), m.end.min(range.end)));
-        let is_reserved = range.size_bytes() > RESERVED_BYTES && is_zeros(self) && is_zeros(other);
-        let both = is_reserved.then(|| touched(self).zip(touched(other))).flatten();
+        let is_reserved = range.size_bytes() > RESERVED_BYTES && is_zeros(self) && is_zeros(replay);
+        let both = is_reserved.then(|| touched(self).zip(touched(replay))).flatten();
         let Some((mut parts, others)) = both else { return vec![range] };
         parts.extend(others);
         let parts = parts.into_iter().map(|(range, _)| range);
@@ -293,11 +304,11 @@ impl Epoch {
         parts
     }
 
-    /// Returns a sentence for each page of a range that differs in another process, or is missing
-    /// in one. Leaves out pages for which `is_foreign` returns true.
+    /// Returns a sentence for each page of a range that differs from the replay's process, or that
+    /// one of the two lacks. Leaves out pages for which `is_foreign` returns true.
     fn differing_pages(
         &self,
-        other: &Self,
+        replay: &Self,
         range: AddrRange,
         is_foreign: &dyn Fn(Addr) -> bool,
     ) -> Vec<String> {
@@ -305,7 +316,7 @@ impl Epoch {
         let differs = |at: &Addr| {
             let (mut own, mut others) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
             let known = self.engine.memory.read(*at, &mut own);
-            let there = other.engine.memory.read(*at, &mut others);
+            let there = replay.engine.memory.read(*at, &mut others);
             (known != there || own != others) && !is_foreign(*at)
         };
         pages.filter(differs).map(|at| format!("the page at {at} is another one")).collect()
@@ -331,14 +342,14 @@ impl Epoch {
     }
 }
 
-/// Returns a sentence that names the registers of a thread that differ: it has those of `own`, and
-/// had those of `other`.
-fn difference_of_registers(tid: Tid, own: &Registers, other: &Registers) -> String {
-    let pairs = own.to_words().into_iter().zip(other.to_words());
+/// Returns a sentence that names the registers of a thread that differ: it has those of `now`, and
+/// had those of `was`.
+fn difference_of_registers(tid: Tid, now: &Registers, was: &Registers) -> String {
+    let pairs = now.to_words().into_iter().zip(was.to_words());
     let named = Registers::NAMES.into_iter().zip(pairs).filter(|(name, _)| *name != "orig_rax");
     let others: Vec<String> = named
-        .filter(|(_, (own, other))| own != other)
-        .map(|(name, (own, other))| format!("{name} {own:#x}, and was {other:#x}"))
+        .filter(|(_, (now, was))| now != was)
+        .map(|(name, (now, was))| format!("{name} {now:#x}, and was {was:#x}"))
         .collect();
     format!("thread {tid} has {}", others.join("; "))
 }

@@ -33,8 +33,12 @@ impl Tracee {
     /// Makes the only thread of a stopped process copy the process with clone(2), by the SYSCALL
     /// instruction at `gadget`. Returns the copy: it is traced, is stopped where this process is,
     /// and has the same registers and signal mask. To copy AMX tiles, `gadget` must be the page of
-    /// [`start_empty`]. During the call, all signals are blocked. If the thread ends or a request
-    /// fails, its registers and mask stay those of the call.
+    /// [`start_empty`]: the copy may have to execute the code for tiles that this page contains.
+    ///
+    /// The thread must not be inside a system call. During the call, all signals are blocked, and
+    /// job control stops that arrive are lost. If the thread ends or a request fails, its registers
+    /// and mask stay those of the call; if only clone(2) fails, they are restored. The caller must
+    /// end the copy ([`kill_and_reap`]).
     pub fn copy_process(self, gadget: Addr) -> Result<Pid, Error> {
         let registers = self.registers()?;
         let mask = self.signal_mask()?;
@@ -73,7 +77,8 @@ impl Tracee {
                 }
                 Stop::Call if !std::mem::replace(&mut has_entered, true) => {}
                 Stop::Call => break,
-                // Stops of job control do not disturb the call.
+                // All other signals are blocked, so a signal is SIGSTOP. Stops of job control do
+                // not disturb the call.
                 Stop::Group(_) | Stop::Event(PtraceEvent::Stop) | Stop::Signal(_) => {}
                 stop => return Err(Error::Disturbed { tid: self.0, stop }),
             }
@@ -88,9 +93,10 @@ impl Tracee {
 
 /// Starts a process with nothing in it but one page, and returns the process and the page. The page
 /// begins with a SYSCALL instruction (a *gadget*), at which the process is stopped. It also
-/// contains the code for AMX tiles, and overlaps none of `reserved`. The process is traced, and has
-/// no open files and no terminal. It keeps this process's ignored and blocked signals. If it fails,
-/// no process is left.
+/// contains the code for AMX tiles, and overlaps none of `reserved`. The process is traced by the
+/// calling thread, and has no open files and no terminal. It keeps this process's ignored and
+/// blocked signals. The caller must end it ([`kill_and_reap`]). If this function fails, no process
+/// is left.
 pub fn start_empty(reserved: &[AddrRange]) -> Result<(Pid, Addr), Error> {
     // SAFETY: the child makes one system call, again and again.
     let pid = match unsafe { fork() }.map_err(|errno| Error::System { call: "fork", errno })? {
@@ -116,7 +122,7 @@ fn empty_process(pid: Pid, reserved: &[AddrRange]) -> Result<Addr, Error> {
     tracee.seize()?;
     let memory = Memory::open(pid)?;
     let own = mappings(pid)?;
-    let here = stop_in_pause(tracee, &memory)?;
+    let here = stop_near_syscall(tracee, &memory)?;
     // The kernel writes to this memory whenever the thread is scheduled, and it will be unmapped.
     if let Some(rseq) = tracee.rseq().ok().flatten() {
         let (size, signature) = (rseq.size_bytes.into(), rseq.signature.into());
@@ -149,9 +155,10 @@ fn empty_process(pid: Pid, reserved: &[AddrRange]) -> Result<Addr, Error> {
     Ok(page)
 }
 
-/// Stops a new copy of this process in pause(2), or about to make that call. Fails after two
-/// seconds. Returns the SYSCALL instruction of the library's function.
-fn stop_in_pause(tracee: Tracee, memory: &Memory) -> Result<Addr, Error> {
+/// Stops a new copy of this process where a SYSCALL instruction is near: at the latest in pause(2),
+/// but the return of fork(2) will do. Returns the address of that instruction. Tries for two
+/// seconds, then fails.
+fn stop_near_syscall(tracee: Tracee, memory: &Memory) -> Result<Addr, Error> {
     const TRIES: u32 = 2000;
     const PERIOD: Duration = Duration::from_millis(1);
     for _ in 0..TRIES {
@@ -168,7 +175,7 @@ fn stop_in_pause(tracee: Tracee, memory: &Memory) -> Result<Addr, Error> {
 }
 
 /// Returns the address of a SYSCALL instruction right before `ip`, or at most 63 bytes after it;
-/// `None` if there is none.
+/// `None` if there is none. Compares bytes only: they may be inside another instruction.
 fn syscall_near(memory: &Memory, ip: u64) -> Option<Addr> {
     const REACH_BYTES: u64 = 64;
     let candidates = [ip.wrapping_sub(SYSCALL_BYTES)].into_iter().chain(ip..ip + REACH_BYTES);

@@ -14,7 +14,8 @@ const CALLING_THREAD: Tid = Tid(0);
 pub struct Cpus(CpuSet);
 
 impl Cpus {
-    /// Returns the CPUs that the calling thread may run on.
+    /// Returns the CPUs that the calling thread may run on. Fails on machines with more than 1024
+    /// possible CPUs.
     pub fn of_this_thread() -> Result<Self, Error> {
         let cpus = sched_getaffinity(NixPid::from_raw(CALLING_THREAD.0));
         cpus.map(Self).map_err(|errno| Error::System { call: "sched_getaffinity", errno })
@@ -44,7 +45,8 @@ impl Cpus {
         any.then_some(Self(rest))
     }
 
-    /// Restricts a thread to these CPUs. Ignores a thread that is gone.
+    /// Restricts a thread to these CPUs. Ignores a thread that is gone. Fails if the kernel allows
+    /// none of them.
     pub fn pin(self, tid: Tid) -> Result<(), Error> {
         match sched_setaffinity(NixPid::from_raw(tid.0), &self.0) {
             Err(errno) if errno != Errno::ESRCH => {

@@ -37,13 +37,15 @@ pub struct Slot {
     watch: Watch,
 }
 
-/// Returns true if the debug registers can watch all of `watches` at once.
+/// Returns true if the debug registers can watch all of `watches` at once. Counts the registers
+/// only: the kernel may still refuse an address.
 pub fn can_watch(watches: &[Watch]) -> bool {
     slots(watches).len() <= SLOTS && watches.iter().all(|w| w.size_bytes <= WIDEST_BYTES * 4)
 }
 
 /// Divides watches into aligned ranges of 1, 2, 4 or 8 bytes, one for each debug register. If the
-/// registers are not enough, returns one range more than there are registers, not all.
+/// registers are not enough, returns one range more than there are registers, not all. A watch of 0
+/// bytes has no range.
 pub fn slots(watches: &[Watch]) -> Vec<Slot> {
     let mut slots = Vec::new();
     for watch in watches {
@@ -81,8 +83,8 @@ fn control(slots: &[Slot]) -> u64 {
 pub struct Watched(Vec<Slot>);
 
 impl Watched {
-    /// Watches these ranges (at most four) and no others. Does nothing if exactly these are watched
-    /// already.
+    /// Watches these ranges (at most four) and no others. Does nothing if exactly these, in the
+    /// same order, are watched already. Leaves earlier hits in DR6.
     pub fn set(&mut self, tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
         if self.0 != slots {
             write_slots(tracee, slots)?;
@@ -92,7 +94,8 @@ impl Watched {
     }
 
     /// Disables the debug registers, before the thread is detached from: the kernel does not do
-    /// that. Does nothing if no range is watched.
+    /// that. Does nothing if no range is watched. Does not forget the ranges, so [`Self::set`] must
+    /// not follow.
     pub fn end(&self, tracee: Tracee) -> Result<(), Error> {
         if self.0.is_empty() { Ok(()) } else { clear(tracee) }
     }
@@ -103,14 +106,15 @@ impl Watched {
         self.0.clear();
     }
 
-    /// Returns the address of the first watch, by debug register, that was hit since the last call;
-    /// `None` if none was. Clears all hits, as [`Self::take_hits`] does.
+    /// Returns the address of the watch that was hit since the last call; of several, that with the
+    /// lowest debug register. `None` if none was. Clears all hits, as [`Self::take_hits`] does.
     pub fn take_hit(&self, tracee: Tracee) -> Result<Option<Addr>, Error> {
         Ok(self.take_hits(tracee)?.first().map(|hit| hit.addr))
     }
 
     /// Returns the watches that were hit since the last call, by debug register, and clears the
-    /// hits in the thread's DR6. A watch of several registers can be there more than once.
+    /// hits and all else in the thread's DR6. A watch of several registers can be there more than
+    /// once. Without hits, leaves DR6 as it is.
     pub fn take_hits(&self, tracee: Tracee) -> Result<Vec<Watch>, Error> {
         if self.0.is_empty() {
             return Ok(Vec::new());
@@ -142,7 +146,8 @@ impl HitStatus {
     }
 }
 
-/// Disables all debug registers of a stopped thread.
+/// Disables all debug registers of a stopped thread. Leaves DR6, and a [`Watched`] of the thread,
+/// as they are.
 pub fn clear(tracee: Tracee) -> Result<(), Error> {
     write_slots(tracee, &[])
 }
@@ -165,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn stretches_are_aligned() {
+    fn slots_are_aligned() {
         let sizes = |addr, size| -> Vec<u64> {
             slots(&[watch(addr, size)]).iter().map(|slot| slot.size_bytes).collect()
         };

@@ -20,7 +20,7 @@ use std::path::Path;
 /// CPUs from the calling thread.
 #[derive(Debug)]
 pub struct Launch<'a> {
-    /// The file to execute.
+    /// The file to execute, which is not searched in `PATH`. A relative path starts at `directory`.
     pub program: &'a Path,
     /// The program's arguments (`argv`), beginning with its own name.
     pub argv: &'a [OsString],
@@ -172,8 +172,9 @@ fn io_error(call: &'static str, error: &std::io::Error) -> Error {
     Error::System { call, errno: Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)) }
 }
 
-/// Runs in the child: waits for a byte from `go`, then executes the program. If it cannot, writes
-/// the error number to `errors`.
+/// Runs in the child: gives SIGPIPE its default action, disables address space randomization if
+/// requested, enters the working directory, waits for a byte from `go`, and executes the program.
+/// If it cannot enter the directory or execute the program, writes the error number to `errors`.
 fn run_child(prepared: &Prepared, go: RawFd, errors: RawFd) -> ! {
     let mut byte = 0_u8;
     // SAFETY: async-signal-safe calls on descriptors and memory that the fork copied. The pointer

@@ -14,7 +14,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Opens the memory of a process, to read and write.
+    /// Opens the memory of a process, to read and write. Fails if the process is gone, or the
+    /// kernel does not allow this process to trace it.
     pub fn open(pid: Pid) -> Result<Self, Error> {
         let path = live_thread_dir(pid).join("mem");
         let file = File::options().read(true).write(true).open(&path);
@@ -36,7 +37,8 @@ impl Memory {
         done
     }
 
-    /// Writes all of the bytes. After an error, some of them may be written.
+    /// Writes all of the bytes, even to pages that the program cannot write to. After an error,
+    /// some of them may be written.
     pub fn write(&self, addr: Addr, bytes: &[u8]) -> std::io::Result<()> {
         self.file.write_all_at(bytes, addr.0)
     }

@@ -68,8 +68,9 @@ impl PageMap {
     }
 
     /// Returns the pages of `range` that were touched (present or swapped out), in order, as ranges
-    /// of pages in the same state. `None` if the kernel does not report them, as for a process that
-    /// is gone. A range of terabytes that was only reserved costs nothing, from Linux 6.7 on.
+    /// of pages in the same state. `range` must begin and end at the start of a page. `None` if the
+    /// kernel does not report them, as for a process that is gone. A range of terabytes that was
+    /// only reserved costs nothing, from Linux 6.7 on.
     pub fn touched(&self, range: AddrRange) -> Option<Vec<(AddrRange, PageState)>> {
         self.scan(range).or_else(|| self.read(range))
     }

@@ -233,7 +233,7 @@ pub struct KernelWork {
     /// The number of page faults that needed no disk. First writes to pages after fork(2) are among
     /// them.
     pub faults: u64,
-    /// The CPU time that the process spent in the kernel.
+    /// The CPU time that the process spent in the kernel, in whole clock ticks (mostly 10 ms).
     pub time: Duration,
 }
 

@@ -73,8 +73,9 @@ const INTERPRETERS_LIMIT: usize = 5;
 const HEAD_BYTES: u64 = 256;
 
 /// Returns the absolute path of the program that a shell would run for `name`, or the reason why it
-/// cannot be recorded. Symbolic links stay as they are. For a script, the kernel runs its
-/// interpreter; see [`image_of`].
+/// cannot be recorded. Symbolic links stay as they are. For a script, returns its own path,
+/// although the kernel runs its interpreter; see [`image_of`]. execve(2) can still fail, for
+/// instance if only other users may execute the file.
 pub fn resolve(name: &OsStr) -> Result<PathBuf, ProgramError> {
     let found = find_in_path(name)?;
     check(&found, INTERPRETERS_LIMIT)?;
@@ -83,8 +84,9 @@ pub fn resolve(name: &OsStr) -> Result<PathBuf, ProgramError> {
 }
 
 /// Returns the ELF file that the kernel runs for a program: the file itself or, for a script, its
-/// interpreter. Follows as many interpreters as the kernel does. A file that cannot be read counts
-/// as ELF.
+/// interpreter. Follows as many interpreters as the kernel does; a relative one starts at this
+/// process's working directory. Checks nothing: a file that cannot be read, or does not exist,
+/// counts as ELF.
 pub fn image_of(program: &Path) -> PathBuf {
     let mut image = program.to_owned();
     for _ in 0..INTERPRETERS_LIMIT {
@@ -159,7 +161,7 @@ fn find_in_path(name: &OsStr) -> Result<PathBuf, ProgramError> {
     )
 }
 
-/// Checks that a file is a regular file with an execute bit.
+/// Checks that a file is a regular file with an execute bit, for anyone.
 fn check_executable(path: &Path, metadata: &Metadata) -> Result<(), ProgramError> {
     if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
         return Err(ProgramError::NotExecutable(path.to_owned()));
@@ -167,8 +169,9 @@ fn check_executable(path: &Path, metadata: &Metadata) -> Result<(), ProgramError
     Ok(())
 }
 
-/// Checks that a file is executable, and that its set-user-ID and set-group-ID bits would not
-/// change the user or group.
+/// Checks as [`check_executable`] does, and that the set-user-ID and set-group-ID bits would not
+/// change the effective user or group. Whether this user may execute the file is left to the
+/// kernel.
 fn check_permissions(path: &Path, metadata: &Metadata) -> Result<(), ProgramError> {
     check_executable(path, metadata)?;
     let mode = metadata.permissions().mode();
@@ -183,7 +186,8 @@ fn check_permissions(path: &Path, metadata: &Metadata) -> Result<(), ProgramErro
 }
 
 /// Checks that an ELF header is that of an x86-64 program: its identification, type and machine
-/// (System V ABI, "ELF Header").
+/// (System V ABI, "ELF Header"). A shared library counts as a program: position-independent
+/// programs have the same type.
 fn check_header(path: &Path, head: &[u8]) -> Result<(), ProgramError> {
     const X86_64: u16 = 62;
     const I386: u16 = 3;

@@ -42,7 +42,9 @@ impl Rseq {
     }
 }
 
-/// A traced thread.
+/// A traced thread. Its ptrace requests must come from the thread that traces it. Except for
+/// [`Self::seize`] and [`Self::interrupt`], they need it to be stopped, and otherwise fail with an
+/// error that [`Error::is_gone`] is true for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracee(pub Tid);
 
@@ -51,7 +53,9 @@ const _: () = assert!(Registers::NAMES.len() * 8 == size_of::<libc::user_regs_st
 
 impl Tracee {
     /// Attaches to the thread, without stopping it, with a recorder's options: stops at clone,
-    /// fork, vfork, exec and exit. The kernel kills the tracee if the tracer dies.
+    /// fork, vfork, exec and exit, and [`Stop::Call`] for stops at system calls. The kernel
+    /// attaches the threads and processes that it creates, too. The kernel kills the tracee when
+    /// the tracing thread ends.
     pub fn seize(self) -> Result<(), Error> {
         let options = libc::PTRACE_O_EXITKILL
             | libc::PTRACE_O_TRACECLONE
@@ -64,7 +68,8 @@ impl Tracee {
     }
 
     /// Resumes the thread for one instruction, after delivering `signal` (0: none), and returns at
-    /// once. A wait reports the end of the step, as SIGTRAP.
+    /// once. A wait reports the end of the step, as SIGTRAP, which must not be blocked
+    /// ([`TRAP_BIT`]).
     pub fn step(self, signal: Signo) -> Result<(), Error> {
         self.request("SINGLESTEP", libc::PTRACE_SINGLESTEP, 0, signal_argument(signal))
     }
@@ -94,7 +99,7 @@ impl Tracee {
     }
 
     /// Leaves a thread in its group stop, from which SIGCONT can wake it; a later wait reports
-    /// that.
+    /// that. Must be called in a group stop.
     pub fn listen(self) -> Result<(), Error> {
         self.request("LISTEN", libc::PTRACE_LISTEN, 0, 0)
     }
@@ -105,13 +110,15 @@ impl Tracee {
         self.request("INTERRUPT", libc::PTRACE_INTERRUPT, 0, 0)
     }
 
-    /// Detaches from the stopped thread, which runs on after delivering `signal` (0: none).
+    /// Detaches from the stopped thread, which runs on after delivering `signal` (0: none). Leaves
+    /// its debug registers enabled: end watches before, or their SIGTRAP kills the program.
     pub fn detach(self, signal: Signo) -> Result<(), Error> {
         self.request("DETACH", libc::PTRACE_DETACH, 0, signal_argument(signal))
     }
 
     /// Returns the message of the last ptrace event: the number of the new thread or process, an
-    /// exit status as wait(2) reports it, or after an exec the thread's former number.
+    /// exit status as wait(2) reports it, or after an exec the thread's former number. Must be
+    /// called at the stop of such an event.
     pub fn event_message(self) -> Result<u64, Error> {
         let mut message: libc::c_ulong = 0;
         let at = &raw mut message;
@@ -126,7 +133,9 @@ impl Tracee {
         Ok(Registers::from_words(words))
     }
 
-    /// Sets the general registers.
+    /// Sets the general registers. To move RIP, also set `orig_rax` to all ones: if the thread was
+    /// stopped in a system call that is to be restarted, the kernel may otherwise change RIP and
+    /// RAX when it is resumed.
     pub fn set_registers(self, registers: &Registers) -> Result<(), Error> {
         let words = registers.to_words();
         self.request("SETREGS", libc::PTRACE_SETREGS, 0, words.as_ptr() as usize)
@@ -175,16 +184,18 @@ impl Tracee {
         signals(pid, self.0).is_ok_and(is_pending)
     }
 
-    /// Sets the set of blocked signals. Drops a mask that a system call would restore (as ppoll
-    /// does, see [`Self::signal_mask`]).
+    /// Sets the set of blocked signals; SIGKILL and SIGSTOP stay unblocked. Drops a mask that a
+    /// system call would restore (as ppoll does, see [`Self::signal_mask`]).
     pub fn set_signal_mask(self, mask: u64) -> Result<(), Error> {
         let at = &raw const mask as usize;
         self.request("SETSIGMASK", libc::PTRACE_SETSIGMASK, size_of::<u64>(), at)
     }
 
-    /// Makes a stopped thread execute a system call with the SYSCALL instruction at `gadget`, and
-    /// restores its registers, even if it is killed during the call. Blocks all signals for the
-    /// duration. Returns the call's result; an error is a negative number. If another ptrace
+    /// Makes a stopped thread execute a system call with the SYSCALL instruction at `gadget`, waits
+    /// for its end, and restores the registers, even if the thread is killed during the call.
+    /// Blocks all signals for the duration. Returns the call's result; an error of the call is a
+    /// negative number, not an `Err`. Job control stops that arrive during the call are raised
+    /// again after it. If the thread is killed, fails with [`Error::Disturbed`]. If another ptrace
     /// request fails, registers and mask stay as they are then.
     pub fn inject(self, gadget: Addr, number: u64, args: [u64; 6]) -> Result<i64, Error> {
         let registers = self.registers()?;

@@ -32,7 +32,8 @@ pub fn of_sent(signal: i32) -> SiginfoBytes {
     siginfo
 }
 
-/// Sets the address of a fault (`si_addr`).
+/// Sets the address of a fault (`si_addr`). `siginfo` must be that of a fault: in others, these
+/// bytes are other fields.
 pub fn set_fault_address(siginfo: &mut SiginfoBytes, addr: Addr) {
     siginfo[16..24].copy_from_slice(&addr.0.to_ne_bytes());
 }

@@ -16,9 +16,10 @@ pub const TRAP_FLAG: u64 = 0x100;
 pub const RESUME_FLAG: u64 = 0x1_0000;
 
 /// Hides the trap flag after a step of an instruction that copies the flags as `flags` says. After
-/// PUSHF, clears it in the copy on the stack; after POPF and IRET, ends the series of steps, so
-/// that the kernel does not take it for the program's own. Returns `None` if the thread can be
-/// treated as stopped by the step, otherwise its new stop, which the caller must handle.
+/// PUSHF, clears it in the copy on the stack, unless the program itself has set it; after POPF and
+/// IRET, ends the series of steps, so that the kernel does not take it for the program's own.
+/// Returns `None` if the thread can be treated as stopped by the step, otherwise its new stop,
+/// which the caller must handle. Not for system calls: see [`r11_without_trap_flag`].
 pub fn hide_after_step(
     tracee: Tracee,
     flags: FlagsCopy,
@@ -57,11 +58,12 @@ fn hide_on_stack(registers: &Registers, memory: &Memory) {
     }
 }
 
-/// Returns R11 as the program would see it after a system call, without the trap flag of a step.
-/// SYSCALL leaves the flags there, and its return address in RCX (SDM volume 2, "SYSCALL"). Other
-/// entries into the kernel leave both unchanged, and a return from a signal handler restores
-/// others. With a signal pending, the kernel shows the flag in EFLAGS although it is not the
-/// program's, so EFLAGS is no criterion.
+/// Returns R11 without the trap flag of a step, if SYSCALL left the flags there: then RCX is RIP,
+/// and R11 differs from EFLAGS in TF and RF at most (SDM volume 2, "SYSCALL"). Otherwise returns
+/// R11 as it is: other entries into the kernel leave RCX and R11 unchanged, and a return from a
+/// signal handler restores others. TF in EFLAGS does not show whose the flag is, since the kernel
+/// also sets it there while a signal is pending. So a trap flag of the program itself is cleared,
+/// too.
 pub fn r11_without_trap_flag(registers: &Registers) -> u64 {
     let differs = (registers.r11 ^ registers.eflags) & !(TRAP_FLAG | RESUME_FLAG);
     let is_left = registers.rcx == registers.rip && differs == 0;

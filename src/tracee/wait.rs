@@ -55,7 +55,7 @@ pub fn wait_any(block: bool) -> Result<Option<(Tid, Stop)>, Error> {
 }
 
 /// Waits for the next stop or end of any tracee or child of the calling thread. Returns `None` if a
-/// signal to the calling thread interrupted the wait.
+/// signal to the calling thread interrupted the wait, and an error (ECHILD) if there are none.
 pub fn wait_interruptibly() -> Result<Option<(Tid, Stop)>, Error> {
     let mut status = 0;
     // SAFETY: waitpid writes the status and nothing else.
@@ -69,7 +69,9 @@ pub fn wait_interruptibly() -> Result<Option<(Tid, Stop)>, Error> {
 
 /// Waits for the next stop of one thread, or its end, and returns it. A signal to the calling
 /// thread does not end the wait, with one exception: if the thread is a process's first one, and is
-/// gone without a report since others are stopped, returns a SIGKILL at such a signal.
+/// gone without a report since others are stopped, returns a SIGKILL at such a signal. Fails
+/// (ECHILD) if the thread is no tracee or child of the calling thread, or its end was reported
+/// before.
 pub fn wait_for(tid: Tid) -> Result<Stop, Error> {
     // A wait that blocks always returns a stop.
     loop {
@@ -92,7 +94,7 @@ pub fn wait_for_killed(tid: Tid) -> Result<Stop, Error> {
 }
 
 /// Returns the stop or end of one thread that no wait has reported yet; `None` if there is none.
-/// Does not block. No later wait reports the same stop.
+/// Does not block. No later wait reports the same stop. Fails (ECHILD) as [`wait_for`] does.
 pub fn pending_stop(tid: Tid) -> Result<Option<Stop>, Error> {
     Ok(wait(tid.0, false)?.map(|(_, stop)| stop))
 }

@@ -1,7 +1,12 @@
-//! System calls that are answered in the code cache, in a replay: the results and memory writes of
-//! the recorded calls are put into the thread's memory beforehand, at the address in its slot
-//! [`slots::ANSWER`]. Each answered call is logged, so that it can be compared with the recorded
-//! one.
+//! System calls, and reads of counters, that are answered in the code cache, in a replay.
+//!
+//! An *answer* is the recorded result and the memory that the call wrote. Before a run, the caller
+//! writes the next [`Answers`] to the thread's memory, at the address in its slot
+//! [`slots::ANSWER`]. At a call, glue ([`emit_answer`]) does this:
+//! 1. It writes the registers and flags to a record of the thread's log, so that the caller can
+//!    compare them with the recorded ones after the run.
+//! 2. It sets the result, and makes the writes of the answer.
+//! 3. It moves the slots of the answer and of the log on to the next ones.
 //!
 //! This glue keeps the flags and the stack pointer of the program in the log, and uses the log as
 //! its stack. Nothing may stop a thread in it.
@@ -108,6 +113,7 @@ fn emit_answer(
 ) -> (u64, u64) {
     let start = emitter.here();
     emit_registers(emitter, handling.has_fs_base);
+    // RCX points to the record in the log, and R11 is free. The stack is after the record's header.
     // lea rsp, [rcx + header + scratch]; pushfq; mov r11, [rsp]; cld
     emitter.put(&[0x48, 0x8d, 0xa1]);
     emitter.put_u32(HEADER_BYTES + LOG_SCRATCH_BYTES);
@@ -116,6 +122,7 @@ fn emit_answer(
     if counter.is_none() {
         emitter.store(Gpr::R11, slots::R11);
     }
+    // R11 points to the answer: its result, its writes, and a 0.
     emitter.load(Gpr::R11, slots::ANSWER);
     emitter.load_at(RAX, R11, 0);
     emitter.store_at(RAX, RCX, Word::Result.offset());
@@ -141,8 +148,8 @@ fn emit_answer(
     emitter.put(&[0x4c, 0x8d, 0x99]);
     emitter.put_u32(HEADER_BYTES);
     emitter.store(Gpr::R11, slots::LOG);
+    // One answer less is left: here, the slot counts answers, not bytes. sub r11, 1
     emitter.load(Gpr::R11, slots::LOG_ROOM);
-    // sub r11, 1
     emitter.put(&[0x49, 0x83, 0xeb, 1]);
     emitter.store(Gpr::R11, slots::LOG_ROOM);
     // popfq

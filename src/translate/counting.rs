@@ -45,7 +45,7 @@ impl Bound {
 
 /// The limit in bytes on the zones within reach of any one address, in code that counts ticks: when
 /// they are full, all code can be dropped.
-const ROOM_BYTES: u64 = 512 << 20;
+const SIZE_LIMIT_BYTES: u64 = 512 << 20;
 
 /// The instructions of an exit after its check (SDM volume 2, "Opcode Map"): NOPs, JMP to its
 /// target, and its request, which stores RCX in a slot and loads ECX.
@@ -70,8 +70,8 @@ impl<M: CacheMemory> Translator<M> {
     /// program's state, for the caller to execute them.
     pub fn counting(memory: M, table_offset: u64, limits: Limits) -> Self {
         let mut translator = Self::new(memory, table_offset, limits);
-        (translator.counts, translator.hooks) = (true, true);
-        translator.room = ROOM_BYTES;
+        (translator.counts, translator.leaves_hooks) = (true, true);
+        translator.size_limit = SIZE_LIMIT_BYTES;
         translator
     }
 
@@ -92,7 +92,7 @@ impl<M: CacheMemory> Translator<M> {
     /// with a [`super::Hook`]: for a run that is repeated to get its path.
     pub fn rerecording(memory: M, table_offset: u64, limits: Limits) -> Self {
         let mut translator = Self::new(memory, table_offset, limits);
-        translator.hooks = true;
+        translator.leaves_hooks = true;
         translator
     }
 
@@ -115,7 +115,8 @@ impl<M: CacheMemory> Translator<M> {
         (ticks.saturating_sub(1) / self.most_ticks_of_path()).saturating_sub(1)
     }
 
-    /// Returns the maximum number of ticks of one superblock's path.
+    /// Returns an upper bound of the ticks of one superblock's path, which ends once it has
+    /// `limits.bits` of them.
     fn most_ticks_of_path(&self) -> u64 {
         u64::from(self.limits.bits) + 1
     }

@@ -1,5 +1,6 @@
 //! Interprets the glue between the program's instructions for a thread that can no longer execute
-//! it: one that was killed inside it. [`super::emit`] generates the glue.
+//! it: one that was killed inside it. [`super::emit`] generates the glue. [`GlueRegisters::step`]
+//! executes one instruction, if it is one that glue uses.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 

@@ -120,7 +120,7 @@ fn conditional(insn: &Instruction) -> Treatment {
     let target = insn.near_branch_target();
     if insn.is_jcc_short_or_near() {
         // The condition is the low four bits of the opcode.
-        let condition = encoding_of(insn);
+        let condition = condition_bits(insn);
         return condition
             .map_or(Treatment::Native, |condition| Treatment::Jcc { target, condition });
     }
@@ -130,8 +130,9 @@ fn conditional(insn: &Instruction) -> Treatment {
     }
 }
 
-/// Returns the low four bits of the opcode of a conditional branch; `None` if it tests no flags.
-fn encoding_of(insn: &Instruction) -> Option<u8> {
+/// Returns the low four bits of the opcode of a Jcc, by its condition; `None` for an instruction
+/// without one. Not for `LOOPcc`, whose opcode has other bits.
+fn condition_bits(insn: &Instruction) -> Option<u8> {
     use iced_x86::ConditionCode as C;
     Some(match insn.condition_code() {
         C::o => 0,

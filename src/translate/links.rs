@@ -57,6 +57,7 @@ impl Links {
     }
 
     /// Adds an exit, which is on no list, to those that wait for the superblock of their target.
+    /// Does nothing for an unknown number.
     pub(super) fn add_waiting(&mut self, number: u32) {
         let Some(linked) = self.exits.get_mut(number as usize) else { return };
         let list = self.waiting.entry(linked.exit.target).or_default();

@@ -13,8 +13,9 @@
 //! the code between the program's instructions. It does not touch the flags, the stack or vector
 //! registers, so the program's exact state can be recovered at each instruction of the cache: see
 //! [`Translator::locate`]. Exceptions are the glue that answers system calls ([`Answers`]) and the
-//! glue of glances ([`GlanceAnswer`]), in which no thread stops, and the glue that reads clocks
-//! ([`ClockCode`]), which saves the registers and flags first.
+//! glue of *glances*, by which a thread shows its registers to its tracer and may pass a stop
+//! ([`GlanceAnswer`]), in which no thread stops, and the glue that reads clocks ([`ClockCode`]),
+//! which saves the registers and flags first.
 //!
 //! To replay a program, [`Translator::counting`] creates code that records nothing and counts
 //! ticks, up to a position that is given as a number of ticks. R11 then holds the budget: the

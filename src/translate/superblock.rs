@@ -1,5 +1,5 @@
-//! A translated piece of the program: its path, and the program's state at each point of its code
-//! in the cache.
+//! A translated piece of the program: its path of [`Step`]s, and the program's [`State`] at each
+//! [`Point`] of its code in the cache. A *slot* is a word of a thread's area ([`super::slots`]).
 
 use super::hook::Hook;
 use super::links::ExitList;
@@ -77,6 +77,11 @@ pub struct Point {
 }
 
 /// A translated superblock. Addresses are those of the traced process.
+///
+/// The table of indirect branch targets has a *bucket* for each value of the low 16 bits of an
+/// address: a list of superblocks. At `entry`, the code compares the target in RDX with `start`,
+/// and jumps to the entry of the next superblock of the bucket if they differ. At `accepted`, it
+/// loads the program's RCX and RDX from their slots. At `body`, the path begins.
 #[derive(Clone, Debug)]
 pub struct Superblock {
     /// The start address in the program.
@@ -84,7 +89,8 @@ pub struct Superblock {
     /// The address of the code's first byte in the cache: the entry for indirect branches, with the
     /// target in RDX and the program's RCX and RDX in their slots.
     pub entry: u64,
-    /// The entry for an indirect branch whose target is known to match.
+    /// The entry for an indirect branch whose target is known to match, with RCX and RDX in their
+    /// slots.
     pub accepted: u64,
     /// The entry for direct branches.
     pub body: u64,
@@ -104,13 +110,13 @@ pub struct Superblock {
     pub(super) points: PackedRange,
     /// The index of the zone that contains its code.
     pub(super) zone: usize,
-    /// The address of the literal with the entry of the next superblock in the chain of its slot in
-    /// the table of targets.
-    pub(super) chain: u64,
+    /// The address of the 8 bytes of the cache that hold the entry of the next superblock in its
+    /// bucket; at the end, the address of the code that requests the target.
+    pub(super) next_literal: u64,
     /// The exits that are linked to this superblock.
     pub(super) incoming: ExitList,
-    /// The number of the next superblock in the chain of its slot; `None` at the end.
-    pub(super) next_of_slot: Option<u32>,
+    /// The number of the next superblock in its bucket; `None` at the end.
+    pub(super) next_in_bucket: Option<u32>,
     /// False for a dropped or dormant superblock.
     pub(super) alive: bool,
 }
@@ -129,14 +135,14 @@ impl Superblock {
         path: PackedRange::at(0, 0),
         points: PackedRange::at(0, 0),
         zone: 0,
-        chain: 0,
+        next_literal: 0,
         incoming: ExitList::EMPTY,
-        next_of_slot: None,
+        next_in_bucket: None,
         alive: false,
     };
 }
 
-/// A range of the bytes that all superblocks share.
+/// A range of the bytes that hold the paths and points of all superblocks (`packed`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PackedRange {
     first: usize,

@@ -53,7 +53,7 @@ impl Bytes {
         let made = || (0..).map_while(|number| translator.superblock(number));
         while let Some(superblock) = made().find(|superblock| superblock.entry == at) {
             entries.push(superblock.entry);
-            at = self.load(ZONE_OFFSET + (superblock.chain - ZONE));
+            at = self.load(ZONE_OFFSET + (superblock.next_literal - ZONE));
         }
         entries
     }

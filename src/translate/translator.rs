@@ -7,7 +7,7 @@
 
 mod linking;
 mod order;
-mod room;
+mod size_limit;
 
 use super::address_map::{AddressMap, AddressSet};
 use super::builder::{Built, Exit, Limits, ProgramCode, Site, build};
@@ -105,11 +105,12 @@ pub struct Translator<M> {
     /// are reused.
     built: Built,
     /// The limit in bytes on the zones within reach of any one address.
-    pub(super) room: u64,
+    pub(super) size_limit: u64,
     /// True if the code counts ticks and records nothing.
     pub(super) counts: bool,
-    /// True if instructions with a [`super::Hook`] are left to the caller, and ticks limit a path.
-    pub(super) hooks: bool,
+    /// True if instructions with a [`super::Hook`] are left to the caller, since the run is to be
+    /// repeatable. Ticks limit a path then.
+    pub(super) leaves_hooks: bool,
     /// The processor's state components, if stores in the cache complete the saves of XSAVEC.
     pub(super) saves: Option<Components>,
     /// Set where code in the cache logs system calls, or answers them.
@@ -151,9 +152,9 @@ impl<M: CacheMemory> Translator<M> {
             past_stop: AddressMap::default(),
             loops: AddressSet::default(),
             built: Built::default(),
-            room: u64::MAX,
+            size_limit: u64::MAX,
             counts: false,
-            hooks: false,
+            leaves_hooks: false,
             saves: None,
             call_handling: None,
             bounded: Bounded::default(),
@@ -207,7 +208,7 @@ impl<M: CacheMemory> Translator<M> {
 
     /// Adds a zone to the code cache: `size` bytes at `base` in the traced process, which are at
     /// `offset` in the shared memory. Writes the code that its superblocks share. The first zone
-    /// also initializes the table of targets, whose chains end in it.
+    /// also initializes the table of targets, whose buckets end in it.
     pub fn add_zone(&mut self, base: u64, size: u64, offset: u64) {
         let (zone, code) = Zone::new(base, size, offset, self.call_handling);
         self.memory.write(offset, &code);
@@ -377,7 +378,7 @@ impl<M: CacheMemory> Translator<M> {
         code: &mut dyn ProgramCode,
     ) -> Result<u32, TranslateError> {
         let has_room =
-            |zone: &Zone| zone.used + LARGEST_SUPERBLOCK_BYTES <= zone.size.min(self.room);
+            |zone: &Zone| zone.used + LARGEST_SUPERBLOCK_BYTES <= zone.size.min(self.size_limit);
         // An address without readable code gets no copied code, so any zone will do.
         let is_code = code.fetch(addr, &mut [0]) > 0;
         let fits = |zone: &Zone| (zone.reaches(addr) || !is_code) && has_room(zone);
@@ -392,7 +393,7 @@ impl<M: CacheMemory> Translator<M> {
             request: zone.request,
             miss: zone.miss,
             counts: self.counts,
-            hooks: self.hooks,
+            leaves_hooks: self.leaves_hooks,
             saves: self.saves,
             log: zone.log.map_or(0, |log| log.start),
             counters: zone.log.map_or([0; 2], |log| log.counters.map(|code| code.start)),
@@ -473,9 +474,9 @@ impl<M: CacheMemory> Translator<M> {
             hook: built.hook,
             ignores_stop: built.ignores_stop,
             zone,
-            chain: built.chain,
+            next_literal: built.next_literal,
             incoming: ExitList::default(),
-            next_of_slot: None,
+            next_in_bucket: None,
             alive: true,
         });
         self.by_entry[zone].push(number);

@@ -635,6 +635,24 @@ fn a_server_that_is_told_to_end_leaves_what_was_there_before() {
     assert!(!Path::new(&format!("/proc/{pid}")).exists(), "what it started is killed");
 }
 
+/// As `monitor exit` and `disconnect` of gdb do.
+#[test]
+fn a_server_that_a_client_ended_leaves_what_was_there_before() {
+    let scene = Scene::new();
+    let mut subject = Command::new("sleep").arg("1000").spawn().unwrap();
+    let pid = subject.id();
+    let live = Live::start_by("soft", &scene, &["-p", &pid.to_string()], &[]);
+    let mut client = Client::connect(&live.address);
+    client.ask("qC");
+    client.ask("qRcmd,65786974");
+    drop(client);
+    assert_eq!(live.status(), Some(0));
+    assert_eq!(tracer_and_maps(pid).0, "0");
+    assert_eq!(subject.try_wait().unwrap(), None);
+    subject.kill().unwrap();
+    subject.wait().unwrap();
+}
+
 #[test]
 fn a_running_process_is_interrupted_and_left() {
     if !have("sh") {

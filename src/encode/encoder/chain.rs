@@ -1,11 +1,17 @@
 //! Chains: consecutive records that are encoded as one. A chain has the packets of its records, and
 //! their effect on the return stack; `chains` holds the table of chains, and `hot` applies them.
+//!
+//! A chain is looked up by its *key*, the bytes of the next [`RECORDS`] records, and may use only
+//! the first of them. [`Chain::build`] makes it of plain and quiet edges, up to the first record
+//! that does not fit. Its calls may return within the chain, and its returns may lead to calls
+//! before it (*pops*), which are those of the return stack at that time. [`Chain::apply_to_stack`]
+//! and [`Chain::put_packets`] apply it, if it starts at the current address and its pops match.
 
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
 
 use super::batch::{Batch, Bytes};
 use super::{Encoder, STACK_DEPTH, TNT_BITS};
-use crate::encode::dictionary::{Dictionary, PlainEdge, Treatment};
+use crate::encode::dictionary::{CompactEdge, Dictionary, Treatment};
 use crate::translate::Edge;
 
 /// The number of records that are looked up together.
@@ -44,8 +50,8 @@ pub(super) struct Chain {
     last_tip: u64,
     /// TNT bits after the last TIP, the oldest highest.
     late_bits: u64,
-    /// The index in [`super::Chains`] of the chain's addresses: those of returns to calls before
-    /// the chain, then those of calls without a return.
+    /// The index in [`super::Chains::return_addresses`] of the chain's addresses: those that it
+    /// pops, then those that it pushes.
     first_address: u32,
     /// The number of instructions of all records.
     pub(super) instructions: u16,
@@ -131,8 +137,8 @@ impl Chain {
     }
 
     /// Applies the calls and returns of the chain to the encoder's return stack, except for a
-    /// return at its end. `addresses` are those of all chains. Returns false and changes nothing if
-    /// a return does not match the stack, so that the chain does not apply.
+    /// return at its end. `addresses` are [`super::Chains::return_addresses`]. Returns false and
+    /// changes nothing if a return does not match the stack, so that the chain does not apply.
     #[inline(always)]
     pub(super) fn apply_to_stack(&self, addresses: &[u64], encoder: &mut Encoder) -> bool {
         let (pops, pushes) = (usize::from(self.pops), usize::from(self.pushes));
@@ -235,7 +241,7 @@ impl<'a> ChainBuilder<'a> {
     fn build(key: &ChainKey, dictionary: &'a Dictionary, encoder: &'a Encoder) -> Option<Self> {
         let record = |at: usize| {
             let number = (at < RECORDS).then(|| edge_number(key, at))?;
-            dictionary.plain.get(number as usize).zip(dictionary.edge(number))
+            dictionary.compact.get(number as usize).zip(dictionary.edge(number))
         };
         let mut builder = Self {
             encoder,
@@ -247,14 +253,15 @@ impl<'a> ChainBuilder<'a> {
         };
         let mut here = builder.chain.start;
         for at in 0..RECORDS {
-            let Some((plain, edge)) = record(at).filter(|(plain, _)| plain.start == here) else {
+            let Some((compact, edge)) = record(at).filter(|(compact, _)| compact.start == here)
+            else {
                 break;
             };
-            if builder.add(plain, edge, dictionary.pushes_of(edge)).is_none() {
+            if builder.add(compact, edge, dictionary.pushes_of(edge)).is_none() {
                 break;
             }
             let next = record(at + 1).map(|(next, _)| next.start);
-            let Some(target) = builder.add_target(plain, next) else { break };
+            let Some(target) = builder.add_target(compact, next) else { break };
             here = target;
             (builder.chain.ending, builder.chain.target) = (Treatment::Direct, target);
         }
@@ -264,13 +271,13 @@ impl<'a> ChainBuilder<'a> {
     /// Adds the path of an edge, without its exit's target. Returns `None`, and adds nothing, if it
     /// does not fit, is neither plain nor quiet, or is quiet and comes first or may complete a
     /// loop.
-    fn add(&mut self, plain: &PlainEdge, edge: &'a Edge, pushes: &[u64]) -> Option<()> {
+    fn add(&mut self, compact: &CompactEdge, edge: &'a Edge, pushes: &[u64]) -> Option<()> {
         let chain = &mut self.chain;
         // A return adds one more.
-        let bits = chain.bit_count.max(chain.late_bit_count) + plain.bit_count + 1;
-        let instructions = chain.instructions.checked_add(plain.instructions)?;
-        let is_quiet = plain.treatment == Treatment::Quiet;
-        if plain.treatment.is_slow() && !is_quiet
+        let bits = chain.bit_count.max(chain.late_bit_count) + compact.bit_count + 1;
+        let instructions = chain.instructions.checked_add(compact.instructions)?;
+        let is_quiet = compact.treatment == Treatment::Quiet;
+        if compact.treatment.is_slow() && !is_quiet
             || u32::from(bits) > TNT_BITS
             || self.pushes.len() + pushes.len() > PUSHES
         {
@@ -278,30 +285,30 @@ impl<'a> ChainBuilder<'a> {
         }
         if is_quiet {
             let is_passed =
-                |edge: &&Edge| (edge.quiet_low..=edge.quiet_high).contains(&plain.target);
+                |edge: &&Edge| (edge.quiet_low..=edge.quiet_high).contains(&compact.target);
             let may_loop = edge.branch && self.edges_since_bit.iter().chain([&edge]).any(is_passed);
             if chain.records == 0 || may_loop {
                 return None;
             }
             chain.quiet += 1;
         } else {
-            let is_direct = plain.treatment == Treatment::Direct;
+            let is_direct = compact.treatment == Treatment::Direct;
             chain.loud = if is_direct { chain.records + 1 } else { 0 };
             chain.quiet = 0;
             self.edges_since_bit.clear();
         }
-        if is_quiet || plain.treatment == Treatment::Direct {
+        if is_quiet || compact.treatment == Treatment::Direct {
             self.edges_since_bit.push(edge);
         }
-        if plain.peak > 0 {
-            let limit = STACK_DEPTH.saturating_sub(plain.peak.into());
+        if compact.peak > 0 {
+            let limit = STACK_DEPTH.saturating_sub(compact.peak.into());
             self.limit = self.limit.min(limit) + pushes.len();
         }
         self.pushes.extend(pushes);
-        chain.add_bits(plain.bits.into(), plain.bit_count);
+        chain.add_bits(compact.bits.into(), compact.bit_count);
         chain.records += 1;
         chain.instructions = instructions;
-        chain.ending = plain.treatment;
+        chain.ending = compact.treatment;
         Some(())
     }
 
@@ -309,8 +316,8 @@ impl<'a> ChainBuilder<'a> {
     /// or indirect branch, `next` is the target: the start of the next record's path. Returns the
     /// target; `None`, and adds nothing, if the chain must end with this edge, whose target is then
     /// added when the chain is applied.
-    fn add_target(&mut self, plain: &PlainEdge, next: Option<u64>) -> Option<u64> {
-        match plain.treatment {
+    fn add_target(&mut self, edge: &CompactEdge, next: Option<u64>) -> Option<u64> {
+        match edge.treatment {
             Treatment::Return => {
                 let next = next.filter(|next| self.limit > 0 && self.apply_return(*next))?;
                 self.limit -= 1;
@@ -322,7 +329,7 @@ impl<'a> ChainBuilder<'a> {
                 self.chain.add_tip(next)?;
                 Some(next)
             }
-            _ => Some(plain.target),
+            _ => Some(edge.target),
         }
     }
 

@@ -1,5 +1,6 @@
 //! A table of chains, for records that recur in the same order: one look-up replaces several rounds
-//! of the loop over records.
+//! of the loop over records. Records get a chain when the second look-up in a row at their slot of
+//! the table fails for them ([`Chains::note_miss`]).
 
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
 
@@ -9,7 +10,7 @@ use crate::encode::dictionary::Dictionary;
 
 /// The initial and the largest number of slots. The largest table takes 2 MiB.
 const SLOTS: [usize; 2] = [1 << 8, 1 << 14];
-/// The number of addresses, over all chains, beyond which the table is emptied.
+/// The number of return addresses, over all chains, beyond which the table is emptied.
 const ADDRESSES: usize = 1 << 17;
 
 /// Parts of the hashes of two keys with the same slot.
@@ -31,9 +32,9 @@ pub struct Chains {
     shift: u32,
     /// The number of chains built since the last resize.
     built: usize,
-    /// The addresses of all chains. For each, the targets of its returns to calls made before it,
-    /// then the return addresses of its calls.
-    addresses: Vec<u64>,
+    /// The return addresses of all chains. For each chain, those that it pops, the targets of its
+    /// returns to calls made before it; then those that it pushes, of its calls.
+    return_addresses: Vec<u64>,
 }
 
 impl Chains {
@@ -77,12 +78,12 @@ impl Chains {
         }
         if self.built > self.slots.len() && self.slots.len() < SLOTS[1] {
             self.resize(self.slots.len() * 4);
-        } else if self.addresses.len() > ADDRESSES {
+        } else if self.return_addresses.len() > ADDRESSES {
             self.resize(self.slots.len());
         }
         self.built += 1;
         let (slot, _) = self.slot_and_tag(key);
-        self.slots[slot] = Chain::build(key, dictionary, encoder, &mut self.addresses);
+        self.slots[slot] = Chain::build(key, dictionary, encoder, &mut self.return_addresses);
         self.tags[slot] = Tag { holder: tag, rival: tag };
     }
 
@@ -94,13 +95,14 @@ impl Chains {
         self.tags.resize(slots, Tag::default());
         self.shift = u64::BITS - slots.ilog2();
         self.built = 0;
-        self.addresses.clear();
+        self.return_addresses.clear();
     }
 
-    /// Returns the addresses of all chains.
+    /// Returns the return addresses that all chains pop or push. Each chain has the index of its
+    /// first one (`first_address`).
     #[inline(always)]
-    pub(super) fn addresses(&self) -> &[u64] {
-        &self.addresses
+    pub(super) fn return_addresses(&self) -> &[u64] {
+        &self.return_addresses
     }
 }
 

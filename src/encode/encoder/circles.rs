@@ -3,10 +3,16 @@
 //! section "Packet Binding"). So that all rounds are decoded, each is reported by an interruption
 //! that resumes at once (FUP, TIP.PGD, TIP.PGE), as in [`crate::pt::unit`].
 //!
-//! The encoder keeps the quiet edges since the last packet or bit, and the loud edge before them
-//! (*loud* and *quiet* edges: see [`super`]). Before it adds a packet with an address that these
-//! may have passed, it walks them again (`report_rounds`), piece by piece of straight code (a
-//! *run*), and reports an address in each round.
+//! An edge is *loud* if it adds a packet or TNT bit to the trace, and *quiet* if it adds nothing.
+//! The encoder keeps the quiet edges since the last packet or bit, and the loud edge before them,
+//! of which the part after its last bit is quiet, too. Before it adds a packet with an address that
+//! these may have passed, it walks along them again (`report_rounds`), by pieces of straight code
+//! (*runs*), and reports an address in each round:
+//! - where a run begins, if an earlier run has executed some of its code (`check_run`);
+//! - the branch at its end, if an earlier run or itself has executed the target (`jump`).
+//!
+//! At last it reports the current address. A decoder knows a *reported* address, so the runs before
+//! it no longer count.
 
 use super::Encoder;
 use crate::common::Addr;
@@ -76,7 +82,7 @@ impl Encoder {
     pub(super) fn report_rounds(&mut self, dictionary: &Dictionary, steps: &[Step]) {
         let ip = self.ip;
         let edges: Vec<Edge> = self.edges_since_bit(dictionary).copied().collect();
-        // A walk begins after the loud edge's last bit, from where on that edge is quiet, too.
+        // A walk begins after the loud edge's last bit: `quiet_start` is the address after it.
         let first =
             edges.first().map(|edge| if self.loud == 0 { edge.start } else { edge.quiet_start });
         let Some(start) = first.or(steps.first().map(|step| step.ip)) else { return };
@@ -92,6 +98,7 @@ impl Encoder {
             }
         }
         self.check_run(&mut walk, ip);
+        // Unless `ip` itself is the address that a packet, bit or report determined last.
         if !(walk.runs.is_empty() && walk.start == ip) {
             self.report_address(ip);
         }
@@ -112,7 +119,7 @@ impl Encoder {
     fn jump(&mut self, walk: &mut Walk, jump: Jump) {
         let Jump { from, to } = jump;
         self.check_run(walk, from);
-        // A packet, or the report of a start, has determined this address already.
+        // True if a packet, a bit, or the report of a start determined this very address last.
         let is_decoder_there = walk.runs.is_empty() && walk.start == from;
         walk.runs.push((walk.start, from));
         walk.start = to;

@@ -1,7 +1,13 @@
-//! The loop over records, where an encoder spends nearly all its time. It encodes plain records
-//! ([`Treatment`]) itself, on a copy of the encoder's state that stays in registers (`HotState`),
-//! and writes that back to the encoder before each other record. Where a chain is known
-//! ([`super::chain`]), encodes several records as one.
+//! The loop over records, where an encoder spends nearly all its time.
+//!
+//! Every edge has a compact form ([`CompactEdge`]). A record is *plain* if that says all of its
+//! edge: its [`Treatment`] is `Direct`, `Return` or `Indirect`. The loop keeps a copy of the
+//! encoder's state in registers (`HotState`), and takes in each round:
+//! 1. Several records as one, if a chain of them is known ([`super::chain`]).
+//! 2. Else a record that is not plain, or that does not fit the state: the state is written back to
+//!    the encoder, which encodes the record (`encode_record`), and is then copied anew.
+//! 3. Else a plain record. The target of a return or indirect branch is the start of the next
+//!    record's path. A last record without a next one is *owed*: it is encoded later.
 
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
 
@@ -9,7 +15,7 @@ use super::batch::Batch;
 use super::chain::{KEY_BYTES, RECORDS};
 use super::chains::Chains;
 use super::{BadRecord, Encoder, STACK_DEPTH};
-use crate::encode::dictionary::{Dictionary, PlainEdge, Treatment};
+use crate::encode::dictionary::{CompactEdge, Dictionary, Treatment};
 
 /// The address of a thread that no plain record can follow: a non-canonical one, where no path
 /// starts. Differs from that of an empty chain ([`super::chain`]): such a chain takes no record, so
@@ -47,11 +53,12 @@ impl Records<'_> {
     fn start_after(&self, count: usize, dictionary: &Dictionary) -> Result<Option<u64>, BadRecord> {
         let bytes = self.bytes.get(count * 4..).unwrap_or_default();
         let Some((number, _)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
-        let plain = dictionary.plain.get(u32::from_le_bytes(*number) as usize);
-        plain.map(|plain| Some(plain.start)).ok_or(BadRecord)
+        let edge = dictionary.compact.get(u32::from_le_bytes(*number) as usize);
+        edge.map(|edge| Some(edge.start)).ok_or(BadRecord)
     }
 
-    /// Takes the 8-byte value of a record, after its number; `None` if too few bytes are left.
+    /// Takes the 8-byte value of the record whose number was just taken; `None` if too few bytes
+    /// are left.
     #[inline(always)]
     fn take_value(&mut self) -> Option<u64> {
         let (value, rest) = self.bytes.split_first_chunk::<8>()?;
@@ -110,18 +117,20 @@ impl Encoder {
             singles_left -= 1;
             let from_this_record = records.bytes;
             let Some(number) = records.take_number() else { break };
-            let plain = dictionary.plain.get(number as usize).ok_or(BadRecord)?;
-            let fits = plain.start == hot.ip && hot.batch.len() < hot.batch_limit;
-            if !fits || plain.treatment.is_slow() {
+            let edge = dictionary.compact.get(number as usize).ok_or(BadRecord)?;
+            let fits = edge.start == hot.ip && hot.batch.len() < hot.batch_limit;
+            if !fits || edge.treatment.is_slow() {
                 // The value that `encode_record` takes: a time or a target, or 0 if the edge needs
                 // none. `None` if the record is cut off, or the next one is not there yet.
-                let value = match plain.treatment {
+                let value = match edge.treatment {
                     Treatment::Direct | Treatment::Quiet | Treatment::Slow => Some(0),
                     Treatment::Timed => records.take_value(),
-                    _ => records.next_start(dictionary)?,
+                    Treatment::Return | Treatment::Indirect | Treatment::SlowIndirect => {
+                        records.next_start(dictionary)?
+                    }
                 };
                 let Some(value) = value else {
-                    self.keep_for_later(number, plain, &mut records, from_this_record);
+                    self.keep_for_later(number, edge, &mut records, from_this_record);
                     break;
                 };
                 self.store_hot_state(&mut hot);
@@ -130,29 +139,29 @@ impl Encoder {
                 singles_left = 0;
                 continue;
             }
-            let (bits, count) = (u64::from(plain.bits), u32::from(plain.bit_count));
-            if plain.treatment == Treatment::Direct {
-                if plain.peak > 0 {
-                    self.push_calls(dictionary, plain);
+            let (bits, count) = (u64::from(edge.bits), u32::from(edge.bit_count));
+            if edge.treatment == Treatment::Direct {
+                if edge.peak > 0 {
+                    self.push_calls(dictionary, edge);
                 }
                 hot.batch.add_bits(bits, count);
-                hot.advance_to(plain.instructions, plain.target, number);
+                hot.advance_to(edge.instructions, edge.target, number);
                 continue;
             }
             let Some(target) = records.next_start(dictionary)? else {
-                self.keep_for_later(number, plain, &mut records, from_this_record);
+                self.keep_for_later(number, edge, &mut records, from_this_record);
                 break;
             };
-            if plain.peak > 0 {
-                self.push_calls(dictionary, plain);
+            if edge.peak > 0 {
+                self.push_calls(dictionary, edge);
             }
-            if plain.treatment == Treatment::Return && self.pop_if_match(target) {
+            if edge.treatment == Treatment::Return && self.pop_if_match(target) {
                 hot.batch.add_bits(bits << 1 | 1, count + 1);
             } else {
                 hot.batch.add_bits(bits, count);
                 hot.batch.add_tip(target);
             }
-            hot.advance_to(plain.instructions, target, 0);
+            hot.advance_to(edge.instructions, target, 0);
         }
         self.store_hot_state(&mut hot);
         Ok(records.bytes.len())
@@ -184,7 +193,7 @@ impl Encoder {
             let Some(target) = records.start_after(count, dictionary)? else { return Ok(false) };
             (target, 0)
         };
-        if !chain.apply_to_stack(chains.addresses(), self) {
+        if !chain.apply_to_stack(chains.return_addresses(), self) {
             return Ok(false);
         }
         chain.put_packets(&mut hot.batch);
@@ -210,11 +219,11 @@ impl Encoder {
     fn keep_for_later<'a>(
         &mut self,
         number: u32,
-        plain: &PlainEdge,
+        edge: &CompactEdge,
         records: &mut Records<'a>,
         from_this_record: &'a [u8],
     ) {
-        if plain.treatment.is_indirect() {
+        if edge.treatment.is_indirect() {
             self.owed = number;
         } else {
             records.bytes = from_this_record;
@@ -238,7 +247,7 @@ impl Encoder {
     }
 
     /// Writes the packets and state of plain records back to the encoder. Load the state again
-    /// after this: it counts the same instructions twice otherwise.
+    /// after this: to store it twice writes its packets and counts its instructions twice.
     fn store_hot_state(&mut self, hot: &mut HotState) {
         self.out.extend_from_slice(hot.batch.bytes());
         if hot.is_ready {
@@ -254,12 +263,13 @@ impl Encoder {
         self.instructions += hot.instructions;
     }
 
-    /// Pushes the return addresses that a path leaves on the return stack. Its other calls, which
-    /// returned in it, may have dropped the oldest ones.
+    /// Pushes the return addresses that a path leaves on the return stack. Drops the oldest ones
+    /// that did not fit while the most calls of the path were open at a time (`peak`): some may
+    /// have returned in it.
     #[inline(always)]
-    fn push_calls(&mut self, dictionary: &Dictionary, plain: &PlainEdge) {
-        self.depth = self.depth.min(STACK_DEPTH - usize::from(plain.peak));
-        for &address in dictionary.pushes_at(plain.first_push, plain.pushes) {
+    fn push_calls(&mut self, dictionary: &Dictionary, edge: &CompactEdge) {
+        self.depth = self.depth.min(STACK_DEPTH - usize::from(edge.peak));
+        for &address in dictionary.pushes_at(edge.first_push, edge.pushes) {
             self.push_return_address(address);
         }
     }

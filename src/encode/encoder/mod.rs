@@ -169,7 +169,7 @@ impl Encoder {
         self.tsc = tsc;
     }
 
-    /// Begins the history with the next record or event. Anything before is unknown.
+    /// Begins the history at time `tsc`, with the next record or event: all before is unknown.
     pub(super) fn begin_history(&mut self, tsc: u64) {
         self.is_at_beginning = true;
         self.tsc = tsc;

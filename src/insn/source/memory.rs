@@ -88,14 +88,15 @@ impl Executed<'_> {
             element: self.insn.memory_size().size() as u64,
         };
         let last = write.size_bytes() - 1;
-        let source_of = |addr: Addr| {
+        let source_addr = |addr: Addr| {
             let offset = addr.0 - write.start.0;
-            let turned = |offset| if is_down { last - offset } else { offset };
-            read.start.wrapping_add(turned(overlap.source_of(turned(offset))))
+            // Between an offset from the lowest byte and one in the direction of the copy.
+            let from_front = |offset| if is_down { last - offset } else { offset };
+            read.start.wrapping_add(from_front(overlap.source_of(from_front(offset))))
         };
-        let start = source_of(written.start);
+        let start = source_addr(written.start);
         let is_next = |count: &u64| {
-            source_of(written.start.wrapping_add(*count)) == start.wrapping_add(*count)
+            source_addr(written.start.wrapping_add(*count)) == start.wrapping_add(*count)
         };
         let more = (1..written.size_bytes()).take_while(is_next).count() as u64;
         let from = ValuePlace::Memory(AddrRange::sized(start, 1 + more));
@@ -119,7 +120,9 @@ impl Executed<'_> {
 
 /// A copy by MOVS, element by element, to memory that may overlap its source.
 struct Overlap {
-    /// The number of bytes from the source to the destination, in the direction of the copy.
+    /// The number of bytes from the source to the destination, in the direction of the copy. Wraps,
+    /// so it is larger than any index, if the destination precedes the source: then no byte is read
+    /// after it was written.
     lag: u64,
     /// The bytes of an element.
     element: u64,
@@ -130,9 +133,9 @@ impl Overlap {
     /// `index` of the destination after it. Both are counted in the direction of the copy.
     const fn source_of(&self, index: u64) -> u64 {
         let Self { lag, element } = *self;
-        // Byte `index` was read from byte `index - lag` of the destination, if that is in an
-        // element that was written before. With a lag of an element or more, it always is if it is
-        // in the destination at all.
+        // Byte `index` is read from byte `index - lag` of the destination. If an earlier element
+        // wrote that byte, follow it on; otherwise it is the byte of the source. With `lag >=
+        // element`, the byte `index - lag`, if there is one, is always in an earlier element.
         if lag >= element {
             return index % lag;
         }

@@ -17,7 +17,8 @@ impl CrystalRatio {
         if self.ebx == 0 || self.eax == 0 { None } else { Some(self) }
     }
 
-    /// Returns the TSC ticks in `ticks` of the crystal clock, rounded down.
+    /// Returns the TSC ticks in `ticks` of the crystal clock, rounded down; `u64::MAX` if there are
+    /// more. For ratios that are [`Self::usable`].
     #[must_use]
     pub fn to_tsc(self, ticks: u64) -> u64 {
         let tsc = u128::from(ticks) * u128::from(self.ebx) / u128::from(self.eax.max(1));

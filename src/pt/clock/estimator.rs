@@ -111,8 +111,8 @@ impl Clock {
         }
     }
 
-    /// Sets the processor's errata. With SKL168 a CYC can be missing before a PSB, so the core's
-    /// speed is not derived from the cycles around one.
+    /// Sets the processor's errata, and forgets those of earlier calls. With SKL168 a CYC can be
+    /// missing before a PSB, so the core's speed is not derived from the cycles around one.
     #[must_use]
     pub const fn with_errata(self, errata: Errata) -> Self {
         Self { errata, ..self }

@@ -37,13 +37,14 @@ impl TscToNs {
         self.zero_ns.wrapping_add(self.duration_ns(tsc.0))
     }
 
-    /// Returns the nanoseconds in `ticks` of the counter, rounded down.
+    /// Returns the nanoseconds in `ticks` of the counter, rounded down. They wrap at 2^64.
     #[must_use]
     pub fn duration_ns(&self, ticks: u64) -> u64 {
         low_64((u128::from(ticks) * u128::from(self.multiplier)) >> (self.shift & 63))
     }
 
-    /// Returns the first value of the counter at `ns` nanoseconds of perf's clock or later.
+    /// Returns the first value of the counter at `ns` nanoseconds of perf's clock or later. It
+    /// wraps at 2^64, and a time before the counter was 0 counts as after a wrap.
     #[must_use]
     pub fn tsc(&self, ns: u64) -> Tsc {
         let scaled = u128::from(ns.wrapping_sub(self.zero_ns)) << (self.shift & 63);

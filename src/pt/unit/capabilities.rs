@@ -94,23 +94,23 @@ impl Capabilities {
         }
     }
 
-    /// Returns true if the processor accepts `freq` as `MTCFreq`: without MTC, only 0.
+    /// Returns true if the processor accepts `freq`, below 16, as `MTCFreq`: without MTC, only 0.
     #[must_use]
     pub const fn accepts_mtc_freq(&self, freq: u8) -> bool {
         freq == 0 && !self.has(Capability::Mtc)
             || self.has(Capability::Mtc) && self.sub_leaf_1_eax >> 16 >> (freq & 15) & 1 != 0
     }
 
-    /// Returns true if the processor accepts `threshold` as `CycThresh`: without configurable PSB
-    /// and CYC, only 0.
+    /// Returns true if the processor accepts `threshold`, below 16, as `CycThresh`: without
+    /// configurable PSB and CYC, only 0.
     #[must_use]
     pub const fn accepts_cyc_thresh(&self, threshold: u8) -> bool {
         let supported = self.sub_leaf_1_ebx & 0xffff;
         self.accepts(supported, threshold)
     }
 
-    /// Returns true if the processor accepts `freq` as `PSBFreq`: without configurable PSB and CYC,
-    /// only 0.
+    /// Returns true if the processor accepts `freq`, below 16, as `PSBFreq`: without configurable
+    /// PSB and CYC, only 0.
     #[must_use]
     pub const fn accepts_psb_freq(&self, freq: u8) -> bool {
         self.accepts(self.sub_leaf_1_ebx >> 16, freq)

@@ -99,7 +99,8 @@ impl Config {
         self
     }
 
-    /// Sets the bits `more` in `IA32_RTIT_CTL`.
+    /// Sets the bits `more` in `IA32_RTIT_CTL`, and clears none: a field of several bits gets the
+    /// bits of both values.
     #[must_use]
     pub fn with(mut self, more: RtitCtl) -> Self {
         self.ctl |= more;

@@ -48,6 +48,7 @@ pub(super) struct Staged {
 }
 
 impl Context {
+    /// Creates the state before the first event: CPL 0, 64-bit code at address 0, CR3 of 0.
     pub(super) const fn new() -> Self {
         Self {
             ip: Addr(0),

@@ -100,7 +100,8 @@ impl RtitCtl {
         self.with_nibble(Self::addr_shift(n), cfg)
     }
 
-    /// Returns the lowest bit of `ADDRn_CFG`.
+    /// Returns the number of the lowest bit of `ADDRn_CFG`, n from 0 to 3. Takes 4 for 0, and so
+    /// on.
     const fn addr_shift(n: usize) -> u32 {
         [32, 36, 40, 44][n % 4]
     }

@@ -11,7 +11,8 @@ use crate::pt::{Packet, PayloadSize};
 pub struct PowerEntry {
     /// The address of the oldest uncompleted instruction.
     pub ip: Addr,
-    /// EAX (hints) and ECX (extensions) of the MWAIT that caused it, if any.
+    /// EAX (hints) and ECX (extensions) of the MWAIT that caused it, if any. Written only if the
+    /// context is traced.
     pub mwait: Option<(u32, u32)>,
     /// True if hardware caused the entry.
     pub hardware: bool,
@@ -34,18 +35,19 @@ pub struct FlowEvent<'a> {
 
 impl Unit {
     /// Traces the start of a transaction at `ip`, by XBEGIN or XACQUIRE. Writes nothing inside a
-    /// transaction.
+    /// transaction, without `BranchEn`, and outside the traced context.
     pub fn tx_begin(&mut self, ip: Addr) {
         self.transaction(ip, true);
     }
 
     /// Traces the commit of the outermost transaction at `ip`, by XEND or XRELEASE. Writes nothing
-    /// outside a transaction.
+    /// outside a transaction, without `BranchEn`, and outside the traced context.
     pub fn tx_commit(&mut self, ip: Addr) {
         self.transaction(ip, false);
     }
 
-    /// Traces the abort of the transaction at `ip`; execution resumes at `target`.
+    /// Traces the abort of the transaction at `ip`; execution resumes at `target`, at the same
+    /// privilege level. Writes the packets even if no transaction was traced before.
     pub fn tx_abort(&mut self, ip: Addr, target: Addr) {
         self.begin_event();
         self.run_straight_to(ip);
@@ -55,9 +57,9 @@ impl Unit {
         if was_on {
             self.put_fup(ip);
         }
-        let stop = self.move_to(target, self.context.cpl, true);
+        let is_in_stop_range = self.move_to(target, self.context.cpl, true);
         self.put_arrival(was_on);
-        self.trace_stop_if(stop);
+        self.trace_stop_if(is_in_stop_range);
         self.end_event();
     }
 
@@ -85,7 +87,7 @@ impl Unit {
     }
 
     /// Traces PTWRITE at `ip` of an operand of `size`. Writes nothing unless `PTWEn` is set and the
-    /// code is traced.
+    /// context and the filter allow code to be traced; `BranchEn` does not matter.
     pub fn ptwrite(&mut self, ip: Addr, value: u64, size: PayloadSize) {
         self.begin_event();
         let ctl = self.config.ctl;
@@ -102,7 +104,9 @@ impl Unit {
         self.end_event();
     }
 
-    /// Traces VMPTRLD of the VMCS at physical address `base`, whose low 12 bits are ignored.
+    /// Traces VMPTRLD of the VMCS at physical address `base`, whose low 12 bits are ignored. Writes
+    /// nothing unless the context is traced, but keeps the address for later PSB+s. No event clears
+    /// it.
     pub fn vmptrld(&mut self, base: u64) {
         self.begin_event();
         let base = base & 0x000f_ffff_ffff_f000;
@@ -114,7 +118,9 @@ impl Unit {
         self.end_event();
     }
 
-    /// Traces the entry to a C-state deeper than C0.0. Writes nothing unless `PwrEvtEn` is set.
+    /// Traces the entry to a C-state deeper than C0.0: writes an MWAIT, a PWRE, an EXSTOP and a
+    /// FUP, the first and the last one only if the context is traced. Writes nothing unless
+    /// `PwrEvtEn` is set.
     pub fn power_enter(&mut self, entry: &PowerEntry) {
         self.begin_event();
         if self.traces_power() {
@@ -129,8 +135,8 @@ impl Unit {
         self.end_event();
     }
 
-    /// Traces the return to C0: writes the full time, and then, if power events are traced, a PWRX
-    /// with `last`, `deepest` and `wake`.
+    /// Traces the return to C0: writes the time, as far as it is enabled and known, and then, if
+    /// power events are traced, a PWRX with the low 4 bits of `last`, `deepest` and `wake`.
     pub fn power_exit(&mut self, last: u8, deepest: u8, wake: u8) {
         self.begin_event();
         self.put_times();
@@ -141,7 +147,8 @@ impl Unit {
     }
 
     /// Traces a stop of execution before the instruction at `ip` completes, for example for a
-    /// frequency change. Writes nothing unless `PwrEvtEn` is set.
+    /// frequency change: writes an EXSTOP, and a FUP if the context is traced. Writes nothing
+    /// unless `PwrEvtEn` is set.
     pub fn exec_stop(&mut self, ip: Addr) {
         self.begin_event();
         if self.traces_power() {
@@ -181,5 +188,6 @@ impl Unit {
                 self.put_fup(ip);
             }
         }
+        // No `end_event`: no PSB+ may come between these packets and those of the next call.
     }
 }

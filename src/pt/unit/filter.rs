@@ -10,7 +10,7 @@ const FILTER: u8 = 1;
 const TRACE_STOP: u8 = 2;
 
 /// `IA32_RTIT_ADDRn_A` and `IA32_RTIT_ADDRn_B`: the first and the last address of a range, both
-/// inside it.
+/// inside it. The range is empty if the last is below the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpRange {
     /// `IA32_RTIT_ADDRn_A`.

@@ -24,7 +24,7 @@ pub struct Unit {
     pub(super) config: Config,
     /// The state of the processor.
     pub(super) context: Context,
-    /// The state that it has from the next far transfer, interrupt or entry on.
+    /// The state that it has from the next far transfer, interrupt or [`Unit::enter`] on.
     pub(super) staged: Staged,
     pub(super) status: RtitStatus,
     pub(super) clock: Clock,
@@ -34,7 +34,8 @@ pub struct Unit {
     pub(super) returns: ReturnStack,
     /// Branch outcomes and TIPs that are not written yet.
     pub(super) tnt: TntBuffer,
-    /// The code executed since the trace last determined the position, to find circles.
+    /// The straight code executed since the trace last determined the position, to find circles:
+    /// loops without packets (see `circle`). A packet that determines the position empties it.
     pub(super) runs: StraightRuns,
     pub(super) overflow: super::overflow::Overflow,
     /// The number of bytes written since the last PSB: `PacketByteCnt`, without its limit of 17
@@ -45,8 +46,9 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Creates a unit with this configuration, in 64-bit code. It is on if the configuration sets
-    /// `TraceEn`. It traces no code before [`Unit::enter`] or another event sets the position.
+    /// Creates a unit with this configuration, in 64-bit code at CPL 0, with 0 as CR3 and IP, and
+    /// without a time. It is on if the configuration sets `TraceEn`. It traces no code before
+    /// [`Unit::enter`] or another event sets the position.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let mut unit = Self {
@@ -88,16 +90,18 @@ impl Unit {
         self.since_psb_bytes
     }
 
-    /// Replaces the configuration, and drops buffered branch outcomes. Must be called while the
-    /// unit is off. The ratios of the clocks stay those that the unit was created with.
+    /// Replaces the configuration, and drops buffered branch outcomes and deferred TIPs. Must be
+    /// called while the unit is off: the enables follow at the next [`Unit::enable`]. The ratios of
+    /// the clocks stay those that the unit was created with.
     pub(super) fn configure(&mut self, config: Config) {
         self.config = config;
         self.tnt = TntBuffer::new(&config);
     }
 
     /// Replaces the `ADDRn` ranges by `ranges`, and the `ADDRn_CFG` fields by those of `ctl`, whose
-    /// other bits are ignored. No packet reports the change, so new ranges may only contain code
-    /// that is not executed yet.
+    /// other bits are ignored. No packet reports the change, and the current position is not
+    /// compared with the new ranges before the next taken transfer. So new ranges may only contain
+    /// code that is not executed yet.
     pub fn set_ranges(&mut self, ctl: RtitCtl, ranges: [IpRange; 4]) {
         for n in 0..ranges.len() {
             self.config.ctl = self.config.ctl.with_addr_cfg(n, ctl.addr_cfg(n));
@@ -106,7 +110,7 @@ impl Unit {
     }
 
     /// Returns true if code at `ip` is traced by the ranges, or stops the trace; ignores privilege
-    /// level and CR3. Returns false while `TriggerEn` is clear.
+    /// level, CR3, enclave and `BranchEn`. Returns false while `TriggerEn` is clear.
     #[must_use]
     pub fn affects_trace(&self, ip: Addr) -> bool {
         self.trigger_en() && verdict_on(self.config.ctl, &self.config.ranges, ip) != Verdict::Skip
@@ -122,7 +126,8 @@ impl Unit {
     }
 
     /// Ends tracing at once: clears `TriggerEn`, and sets `why`, which is `Error` or `Stopped`.
-    /// Packets that are not drained yet are lost.
+    /// `TraceEn` stays set. Buffered branch outcomes, and packets that are not drained yet, are
+    /// lost; an overflow ends without an OVF.
     pub(super) fn halt(&mut self, why: RtitStatus) {
         self.status.set(why, true);
         self.clear_trigger();
@@ -131,7 +136,8 @@ impl Unit {
         self.out.clear();
     }
 
-    /// Returns `PacketEn`: true if control flow packets are generated.
+    /// Returns `PacketEn`: true if control flow packets are generated. Also true in an overflow,
+    /// which loses them.
     #[must_use]
     pub const fn packet_en(&self) -> bool {
         self.in_context()
@@ -149,25 +155,26 @@ impl Unit {
         self.status.has(RtitStatus::TRIGGER_EN)
     }
 
-    /// Sets the code's width and RFLAGS.IF from the next far transfer, interrupt or entry on.
+    /// Sets the code's width and RFLAGS.IF from the next far transfer, interrupt or [`Unit::enter`]
+    /// on. Until then, the last call counts.
     pub fn set_mode(&mut self, width: ExecMode, interrupts: bool) {
         self.staged.mode = Some(Mode { width, interrupts });
     }
 
     /// Sets CR3 and the kind of VMX operation from the next far transfer (task switch, VM entry),
-    /// interrupt (VM exit) or entry on.
+    /// interrupt (VM exit) or [`Unit::enter`] on. [`Unit::mov_cr3`] sets CR3 at once.
     pub fn set_paging(&mut self, paging: Paging) {
         self.staged.paging = Some(paging);
     }
 
-    /// Enters or leaves an enclave that is not a debug enclave, with the next far transfer or
-    /// interrupt.
+    /// Enters or leaves an enclave that is not a debug enclave, with the next far transfer,
+    /// interrupt or [`Unit::enter`].
     pub fn set_enclave(&mut self, inside: bool) {
         self.staged.in_enclave = Some(inside);
     }
 
     /// Writes the buffered branch outcomes and deferred TIPs now, before the outcomes fill a
-    /// packet.
+    /// packet. Drops them while `TriggerEn` is clear or in an overflow.
     pub fn flush(&mut self) {
         for packet in self.tnt.take_packets() {
             self.put_unflushed(&packet);
@@ -186,16 +193,19 @@ impl Unit {
         std::mem::take(&mut self.out)
     }
 
-    /// Writes the buffered branch outcomes and `packet` as it is, and does not set the unit's state
-    /// by it: for packets without a cause in this model (MNT, PAD, the blocks of BIP packets), and
-    /// for tests of decoders. Writes nothing while `TriggerEn` is clear or in an overflow.
+    /// Writes `packet` as it is, after the buffered branch outcomes and, if it can take one, a CYC.
+    /// Does not set the unit's state by it: for packets without a cause in this model (MNT, PAD,
+    /// the blocks of BIP packets), and for tests of decoders. Writes nothing while `TriggerEn` is
+    /// clear or in an overflow. No PSB+ follows, even if one is due, since it would end a block.
     pub fn inject(&mut self, packet: &Packet) {
         self.begin_event();
         self.put(packet);
     }
 
     /// Starts an event: writes the PSB+ at the start of tracing if that is due. Each method that
-    /// traces an event calls this first, and [`Self::end_event`] last.
+    /// traces an event calls this first, and [`Self::end_event`] last. Exceptions are
+    /// [`Unit::flow_event`] and [`Unit::inject`], after whose packets no PSB+ may come, and
+    /// [`Unit::overflow_begin`] and [`Unit::disable`], after which nothing is written.
     pub(super) fn begin_event(&mut self) {
         if self.since_psb_bytes == 0 {
             self.put_psb(self.packet_en());
@@ -209,8 +219,8 @@ impl Unit {
         }
     }
 
-    /// Adds the outcome of a conditional branch or compressed return to the buffer. Writes the TNT
-    /// and the deferred TIPs when that is full.
+    /// Adds the outcome of a conditional branch or compressed return to the buffer, and before the
+    /// first one writes a CYC. Writes the TNT and the deferred TIPs when that is full.
     pub(super) fn put_outcome(&mut self, taken: bool) {
         self.runs.clear();
         if self.tnt.is_empty() {
@@ -230,7 +240,8 @@ impl Unit {
         self.put(&Packet::Tip(payload));
     }
 
-    /// Writes the TIP of a near indirect branch, or defers it until the TNT before it is full.
+    /// Writes the TIP of a near indirect branch as [`Self::put_tip`] does, or defers it until the
+    /// TNT before it is full.
     pub(super) fn put_or_defer_tip(&mut self, target: Addr) {
         self.runs.clear();
         if self.tnt.must_defer_tips() {

@@ -72,7 +72,7 @@ pub(super) const LOWER_MASK: u64 = 0x7f;
 
 impl Output {
     /// Checks the output registers when tracing starts, before the first byte. For a table, checks
-    /// its first entry, and moves to the next table if that entry is END.
+    /// the entry in use, and moves to the next table if that entry is END.
     pub(super) fn check(
         &mut self,
         ctl: RtitCtl,
@@ -80,7 +80,7 @@ impl Output {
     ) -> Result<(), OperationalError> {
         match ctl {
             _ if ctl.has(RtitCtl::FABRIC_EN) => Ok(()),
-            _ if ctl.has(RtitCtl::TOPA) => self.topa(capabilities).check(),
+            _ if ctl.has(RtitCtl::TOPA) => self.topa(capabilities).resolve(),
             _ => self.check_range(),
         }
     }
@@ -113,7 +113,7 @@ impl Output {
         self.mask_ptrs >> 32
     }
 
-    /// Sets `OutputOffset`.
+    /// Sets `OutputOffset`, which must be below 2^32.
     pub(super) fn set_offset(&mut self, offset: u64) {
         self.mask_ptrs = self.mask() | offset << 32;
     }
@@ -162,7 +162,8 @@ impl Output {
     }
 
     /// Writes `bytes` at `address`; the caller advances the offset. Fails at restricted memory,
-    /// after writing the bytes before it and advancing the offset to there.
+    /// after writing the bytes before it and advancing the offset to there. Succeeds with
+    /// [`OnRestricted::Drop`](super::OnRestricted::Drop), which loses the bytes for it.
     pub(super) fn write_memory(
         &mut self,
         address: u64,

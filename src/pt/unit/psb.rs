@@ -29,8 +29,8 @@ impl Unit {
         self.put(&Packet::PsbEnd);
     }
 
-    /// Writes the packets between PSB and PSBEND: the time and the processor's state, and mode and
-    /// IP if `packet_en`.
+    /// Writes the packets between PSB and PSBEND: the time and the processor's state (PIP, VMCS,
+    /// MODE.TSX), and mode and IP if `packet_en`.
     fn put_state(&mut self, packet_en: bool) {
         self.put_times();
         self.put_pip();

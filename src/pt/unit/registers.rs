@@ -109,7 +109,7 @@ pub(super) const PACKET_BYTE_COUNT: u64 = 0x1_ffff << 32;
 const STATUS_BITS: u64 = PACKET_BYTE_COUNT | 0x37;
 
 /// Checks a write that changes `IA32_RTIT_CTL` from `old` to `new`. Fails if the processor rejects
-/// it. While `TraceEn` stays set, nothing else may change.
+/// it. While `TraceEn` stays set, nothing else may change; the same value is accepted.
 pub(super) fn check_ctl(
     old: RtitCtl,
     new: RtitCtl,

@@ -87,7 +87,8 @@ impl Rtit {
     }
 
     /// Lets `event` call methods of the unit, and moves the packets that the unit writes to the
-    /// output. Halts the unit if the output stops or fails. Returns the result of `event`.
+    /// output. Halts the unit if the output stops or fails. Returns the result of `event`. To turn
+    /// tracing on or off, use [`Self::wrmsr`] instead, which also checks the output.
     pub fn execute<T>(&mut self, event: impl FnOnce(&mut Unit) -> T) -> T {
         let result = event(&mut self.unit);
         self.output_packets();
@@ -123,7 +124,8 @@ impl Rtit {
         self.output.topa_pmis
     }
 
-    /// Returns the error that last set `IA32_RTIT_STATUS.Error`; `None` if there was none.
+    /// Returns the error that last set `IA32_RTIT_STATUS.Error`; `None` if there was none. A later
+    /// write of the register does not clear it.
     #[must_use]
     pub const fn operational_error(&self) -> Option<OperationalError> {
         self.error

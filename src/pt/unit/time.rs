@@ -49,8 +49,9 @@ impl Clock {
 
 impl Unit {
     /// Sets the time-stamp counter. If `MTCEn` is set and the crystal ratio is known, writes the
-    /// MTC packets that became due since the last call, or TSC and TMA if MTC cannot express the
-    /// gap. Otherwise writes nothing: see [`Unit::stamp`].
+    /// MTC packets that became due since the last call. If MTC cannot express the gap (256 periods
+    /// or more, or the time went back), writes TSC and TMA instead, if `TSCEn` is set. Otherwise,
+    /// and at the first call, writes nothing: see [`Unit::stamp`].
     pub fn set_tsc(&mut self, tsc: Tsc) {
         let before = self.crystal_periods();
         self.clock.tsc = Some(tsc);
@@ -70,7 +71,8 @@ impl Unit {
     }
 
     /// Advances the core clock by `cycles`, which the next CYC reports. Writes the buffered branch
-    /// outcomes and a CYC now if the cycle counter would wrap.
+    /// outcomes and a CYC now if the cycle counter would wrap. For units with `CYCEn`: without it,
+    /// nothing resets the counter, so once it would wrap, each call writes the outcomes.
     pub fn advance_cycles(&mut self, cycles: u64) {
         self.clock.cycles = self.clock.cycles.saturating_add(cycles);
         if self.clock.cycles >= CYCLE_COUNTER && !self.overflow.is_on() {
@@ -79,8 +81,8 @@ impl Unit {
         }
     }
 
-    /// Sets the core:bus ratio and writes TSC, TMA and CBR, as far as they are enabled and known,
-    /// as a frequency change does.
+    /// Sets the core:bus ratio, also while tracing is off, and writes TSC, TMA and CBR, as far as
+    /// they are enabled and known, as a frequency change does.
     pub fn set_core_bus_ratio(&mut self, ratio: u8) {
         self.begin_event();
         self.clock.core_bus_ratio = Some(ratio);

@@ -19,6 +19,7 @@ pub(super) struct TntBuffer {
 }
 
 impl TntBuffer {
+    /// Creates an empty buffer. It defers no TIPs while CYC packets are enabled.
     pub(super) fn new(config: &Config) -> Self {
         Self {
             capacity: config.tnt.capacity(),

@@ -18,12 +18,13 @@ impl TopaEntry {
     const RESERVED: u64 = 1 << 1 | 1 << 3 | 1 << 5 | 3 << 10;
 
     /// Creates an output region at `base` of 2^(`size` + 12) bytes, `size` below 16, with `flags`.
+    /// `base` must be a multiple of that size: output to the region fails otherwise.
     #[must_use]
     pub const fn region(base: u64, size: u8, flags: u64) -> Self {
         Self(base | (size as u64 & 15) << 6 | flags)
     }
 
-    /// Creates the end of a table, which points to the table at `base`.
+    /// Creates the end of a table, which points to the table at `base`, a multiple of 4096.
     #[must_use]
     pub const fn end(base: u64) -> Self {
         Self(base | Self::END)
@@ -49,14 +50,16 @@ pub(super) struct Topa<'a> {
 }
 
 impl Topa<'_> {
-    /// Checks the entry in use. If it is END, moves to the table that it points to, and checks the
-    /// first entry there.
-    pub(super) fn check(&mut self) -> Result<(), OperationalError> {
+    /// Makes sure that the entry in use is a region. If it is END, moves to the table that it
+    /// points to, and checks the first entry there. Fails if the entry is invalid or the output
+    /// offset is outside its region.
+    pub(super) fn resolve(&mut self) -> Result<(), OperationalError> {
         self.current_region().map(drop)
     }
 
     /// Stores `bytes` at the current position of the table, and advances it through the entries.
-    /// Loses the bytes after a full region with STOP.
+    /// Stops when a region with STOP is full, even if no bytes are left, and loses the bytes after
+    /// it. Fails as soon as the next entry is invalid, after storing the bytes before it.
     pub(super) fn store(&mut self, mut bytes: &[u8]) -> Result<Stored, OperationalError> {
         while !bytes.is_empty() {
             let region = self.current_region()?;

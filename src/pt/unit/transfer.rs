@@ -12,14 +12,17 @@ use crate::pt::Packet;
 
 impl Unit {
     /// Traces a far transfer to `ip` with privilege level `cpl`, from code that is not reported to
-    /// the unit: the kernel's return to a program, a thread's first instruction.
+    /// the unit: the kernel's return to a program, a thread's first instruction. Applies the staged
+    /// changes, as [`Unit::branch`] does. If control flow packets were already enabled, writes a
+    /// TIP or TIP.PGD instead of a TIP.PGE.
     pub fn enter(&mut self, ip: Addr, cpl: u8) {
         let (from, kind) = (self.context.ip, BranchKind::Far);
         self.branch(&Branch { kind, ip: from, next: from, target: ip, cpl });
     }
 
-    /// Traces an executed branch, taken or not. A far one applies the staged changes of mode,
-    /// paging and enclave.
+    /// Traces an executed branch, taken or not, and moves to where execution continues. A far one
+    /// applies the staged changes of mode, paging and enclave. `branch.ip` need not be the current
+    /// IP: the code between was executed straight.
     pub fn branch(&mut self, branch: &Branch) {
         self.begin_event();
         let was_on = self.packet_en();
@@ -28,7 +31,7 @@ impl Unit {
         if branch.kind == BranchKind::Far {
             self.context.apply(std::mem::take(&mut self.staged));
         }
-        let stop = self.move_to(branch.landing(), branch.cpl, branch.is_taken());
+        let is_in_stop_range = self.move_to(branch.landing(), branch.cpl, branch.is_taken());
         self.put_pip_if_changed(before);
         match (was_on, self.packet_en()) {
             (true, true) if is_reported => {}
@@ -37,7 +40,7 @@ impl Unit {
             (false, true) => self.put_tip_pge(self.context.ip),
             (false, false) => {}
         }
-        self.trace_stop_if(stop);
+        self.trace_stop_if(is_in_stop_range);
         self.end_event();
     }
 
@@ -53,21 +56,22 @@ impl Unit {
             self.run_straight_to(ip);
             self.put_fup(ip);
         }
-        let stop = self.move_to(target, cpl, true);
+        let is_in_stop_range = self.move_to(target, cpl, true);
         self.put_pip_if_changed(before);
         self.put_arrival(was_on);
-        self.trace_stop_if(stop);
+        self.trace_stop_if(is_in_stop_range);
         self.end_event();
     }
 
     /// Traces `MOV CR3` of the value `cr3`; `next` is the address of the next instruction. Writes a
-    /// PIP if the OS is traced, and starts or ends the trace if the new CR3 does or does not match
-    /// the filter.
+    /// PIP, even for an unchanged value, if `OS` is set and the context is then traced. Writes a
+    /// TIP.PGE, or a TIP.PGD without an IP, if the new CR3 starts or ends the trace, since it does
+    /// or does not match the filter. Leaves the staged changes staged.
     pub fn mov_cr3(&mut self, next: Addr, cr3: u64) {
         self.begin_event();
         let was_on = self.packet_en();
         self.context.paging.cr3 = cr3;
-        let stop = self.move_to(next, self.context.cpl, true);
+        let is_in_stop_range = self.move_to(next, self.context.cpl, true);
         self.put_pip();
         self.runs.clear();
         match (was_on, self.packet_en()) {
@@ -75,13 +79,14 @@ impl Unit {
             (false, true) => self.put_tip_pge(self.context.ip),
             _ => {}
         }
-        self.trace_stop_if(stop);
+        self.trace_stop_if(is_in_stop_range);
         self.end_event();
     }
 
-    /// Sets `TraceEn`, by a `WRMSR` or similar; `next` is the address of the next instruction.
-    /// Writes a PSB+ or the time, and a TIP.PGE if the code at `next` is traced. Writes nothing
-    /// while `Error` or `Stopped` is set.
+    /// Sets `TraceEn`, by a `WRMSR` or similar; `next` is the address of the next instruction. The
+    /// unit must be off. Writes a PSB+ or the time, and a TIP.PGE if the code at `next` is traced.
+    /// If `next` is in a `TraceStop` range, ends the trace at once. Writes nothing while `Error` or
+    /// `Stopped` is set.
     ///
     /// `packet_byte_count` is `PacketByteCnt`: 0 writes a PSB+; otherwise the trace continues an
     /// earlier one.
@@ -91,7 +96,7 @@ impl Unit {
         self.since_psb_bytes = packet_byte_count;
         self.last_ip.reset();
         self.reported_mode = None;
-        let stop = self.set_trigger();
+        let is_in_stop_range = self.set_trigger();
         if packet_byte_count == 0 {
             // Control flow packets start with the TIP.PGE after the PSB+.
             self.put_psb(false);
@@ -101,12 +106,12 @@ impl Unit {
         if self.packet_en() {
             self.put_tip_pge(self.context.ip);
         }
-        self.trace_stop_if(stop);
+        self.trace_stop_if(is_in_stop_range);
     }
 
-    /// Clears `TraceEn`, by a `WRMSR` or similar at `ip`. Before that, ends an overflow, writes a
-    /// FUP and TIP.PGD if control flow packets are enabled, and writes the buffered branch
-    /// outcomes.
+    /// Clears `TraceEn`, by a `WRMSR` or similar at `ip`. Before that, ends an overflow, writes the
+    /// buffered branch outcomes, and then a FUP and TIP.PGD if control flow packets are enabled.
+    /// `Error` and `Stopped` stay set.
     pub fn disable(&mut self, ip: Addr) {
         self.begin_event();
         self.run_straight_to(ip);
@@ -131,18 +136,19 @@ impl Unit {
         self.move_to(self.context.ip, self.context.cpl, true)
     }
 
-    /// Clears `TriggerEn` without a packet. Forgets the return addresses and the counted core
-    /// clocks.
+    /// Clears `TriggerEn` without a packet, and leaves the other enables. Forgets the return
+    /// addresses and the counted core clocks.
     pub(super) fn clear_trigger(&mut self) {
         self.status.set(RtitStatus::TRIGGER_EN, false);
         self.returns.clear();
         self.clock.restart_cycles();
     }
 
-    /// Moves to `ip` at privilege level `cpl`, and updates the enables; writes no packet. `taken`
-    /// is false if execution fell through, which never enters or leaves a range. Returns true if
-    /// `ip` is in a `TraceStop` range: the caller must pass the result to [`Self::trace_stop_if`]
-    /// after the packets of the transfer.
+    /// Moves to `ip` at privilege level `cpl`, and updates the enables, unless `TriggerEn` is
+    /// clear; writes no packet. `taken` is false if execution fell through, which never enters or
+    /// leaves a range. Outside the traced context, `FilterEn` stays as it is. Returns true if `ip`
+    /// is in a `TraceStop` range: the caller must pass the result to [`Self::trace_stop_if`] after
+    /// the packets of the transfer.
     pub(super) fn move_to(&mut self, ip: Addr, cpl: u8, taken: bool) -> bool {
         (self.context.ip, self.context.cpl) = (ip, cpl);
         if !self.trigger_en() {
@@ -158,8 +164,10 @@ impl Unit {
         verdict == Verdict::Stop
     }
 
-    /// Writes the last packet of an asynchronous transfer to the current IP: a TIP, TIP.PGD or
-    /// TIP.PGE. `was_on` is true if control flow packets were enabled before it.
+    /// Writes the last packet of an asynchronous transfer to the current IP: a TIP, TIP.PGD
+    /// (without the IP outside the traced context) or TIP.PGE. `was_on` is true if control flow
+    /// packets were enabled before it; nothing is written if they are enabled neither before nor
+    /// after it.
     pub(super) fn put_arrival(&mut self, was_on: bool) {
         let target = self.context.ip;
         match (was_on, self.packet_en()) {
@@ -170,10 +178,11 @@ impl Unit {
         }
     }
 
-    /// Ends the trace with a `TraceStop` packet, and sets `Stopped`, if `stop` is true, which is
-    /// the result of [`Self::move_to`].
-    pub(super) fn trace_stop_if(&mut self, stop: bool) {
-        if stop {
+    /// Ends the trace with a `TraceStop` packet, and sets `Stopped`, if `is_in_stop_range` is true,
+    /// which is the result of [`Self::move_to`]. In an overflow, the packet follows the OVF at its
+    /// end.
+    pub(super) fn trace_stop_if(&mut self, is_in_stop_range: bool) {
+        if is_in_stop_range {
             self.put(&Packet::TraceStop);
             self.overflow.defer_trace_stop();
             self.status.set(RtitStatus::STOPPED, true);
@@ -181,14 +190,14 @@ impl Unit {
         }
     }
 
-    /// Writes a PIP if paging is not as it was `before`, and the OS is traced.
+    /// Writes a PIP if paging is not as it was `before`, `OS` is set and the context is traced.
     fn put_pip_if_changed(&mut self, before: Paging) {
         if self.context.paging != before {
             self.put_pip();
         }
     }
 
-    /// Writes a PIP with the current paging, if the OS is traced.
+    /// Writes a PIP with the current paging, if `OS` is set and the context is traced.
     pub(super) fn put_pip(&mut self) {
         let Paging { cr3, non_root } = self.context.paging;
         if self.in_context() && self.config.ctl.has(RtitCtl::OS) {

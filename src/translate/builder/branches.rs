@@ -226,7 +226,7 @@ impl Builder<'_, '_> {
     }
 
     /// Emits a system call that is logged or answered in the cache if its class says so. Otherwise
-    /// it is executed natively. Returns true: it is the whole superblock.
+    /// it is executed natively. Returns true: the superblock is native.
     pub(super) fn emit_logged_call(&mut self, next: u64) -> bool {
         let full = self.emit_log_room_check();
         // The table knows numbers of 16 bits: the upper half of EAX has to be 0.
@@ -248,7 +248,7 @@ impl Builder<'_, '_> {
     }
 
     /// Emits an instruction whose counter is read and logged in the cache, or answered there, if
-    /// the log has room. Returns true: it is the whole superblock.
+    /// the log has room. Returns true: the superblock is native.
     pub(super) fn emit_logged_counter(&mut self, insn: &Instruction) -> bool {
         let (code, next) = (self.counter_code(insn), insn.next_ip());
         let full = self.emit_log_room_check();

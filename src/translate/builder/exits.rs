@@ -1,4 +1,6 @@
-//! Builds the exits of a superblock: edges, their records, the points of its code, and the result.
+//! Builds the edges of a superblock, the points of its code, and the result. An edge is the path so
+//! far with the exit here (`edge_here`); it gets its number when it is added (`add_edge`). The
+//! *quiet* part of a path is that after its last TNT bit.
 
 use super::super::edge::{Edge, EdgeKind};
 use super::super::superblock::{Outcome, Point, State, Step};
@@ -125,12 +127,12 @@ impl Builder<'_, '_> {
     }
 
     /// Emits the stubs and the literals after the path, and returns the superblock. `accepted` and
-    /// `chain_field` are from the prologue, and `body` is the address after it.
+    /// `next_field` are from the prologue, and `body` is the address after it.
     pub(super) fn finish(
         mut self,
         accepted: u64,
         body: u64,
-        chain_field: usize,
+        next_field: usize,
         native: bool,
     ) -> Built {
         self.glue_point();
@@ -148,8 +150,8 @@ impl Builder<'_, '_> {
             }
         }
         self.emitter.pad(8);
-        let chain = self.emitter.here();
-        self.emitter.aim(chain_field, chain);
+        let next_literal = self.emitter.here();
+        self.emitter.aim(next_field, next_literal);
         self.emitter.put_u64(0);
         for number in 0..self.literals.len() {
             let (field, value) = self.literals[number];
@@ -166,7 +168,7 @@ impl Builder<'_, '_> {
             native,
             ignores_stop: self.site.ignores_stop,
             hook: self.hook,
-            chain,
+            next_literal,
             edges: self.edges,
             pushes: self.pushes,
             quiet_jumps: self.quiet_jumps,

@@ -1,5 +1,6 @@
 //! Instructions that are not translated: they are left to the caller, or to code that all
-//! superblocks share.
+//! superblocks share. A path ends before one. If it is the first of the path, it is the whole
+//! superblock, which is *native* if a thread can stop in it (`Superblock::native`).
 
 use super::super::glance::emit_glance;
 use super::super::hook::Hook;
@@ -11,7 +12,7 @@ use iced_x86::Instruction;
 impl Builder<'_, '_> {
     /// Ends the path before an instruction that is not translated. If it is the first one, it
     /// becomes the whole superblock: code of the cache logs or answers it, or the thread stops
-    /// there for its tracer to execute it. Returns true if the thread may stop there.
+    /// there for its tracer to execute it. Returns true if the superblock is native.
     pub(super) fn end_before_hook(&mut self, insn: &Instruction, hook: Option<Hook>) -> bool {
         self.hook = hook.filter(|_| self.path.is_empty());
         if self.is_logged_call(insn) {
@@ -24,9 +25,9 @@ impl Builder<'_, '_> {
     }
 
     /// Returns the hook of an instruction; `None` if it has none, or if the code executes such
-    /// instructions itself ([`super::Site::hooks`]).
+    /// instructions itself ([`super::Site::leaves_hooks`]).
     pub(super) fn hook_of(&self, insn: &Instruction) -> Option<Hook> {
-        Hook::of(insn).filter(|_| self.site.hooks)
+        Hook::of(insn).filter(|_| self.site.leaves_hooks)
     }
 
     /// Emits a stop at the start of a path of a replay, before which the thread shows its registers
@@ -41,7 +42,8 @@ impl Builder<'_, '_> {
     }
 
     /// Ends the path before an untranslatable instruction. If it is the first one, it becomes the
-    /// whole superblock, an INT3 at which the thread stops, and this returns true.
+    /// whole superblock, an INT3 at which the thread stops. Returns true if the superblock is
+    /// native: in that case.
     pub(super) fn end_native(&mut self) -> bool {
         if !self.path.is_empty() {
             self.end_at(self.ip);

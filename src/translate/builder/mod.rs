@@ -1,5 +1,11 @@
 //! Builds a superblock: follows the program's code from an address, copies the instructions that
-//! can be copied, and makes every exit write its record, or count its ticks.
+//! can be copied, and makes every exit write its record, or count its ticks. [`build`] emits an
+//! entry for indirect branches (`prologue`), the body (`translate_all`), then stubs (`finish`).
+//!
+//! Where threads stop, the body is that stop alone, or begins with a *glance* ([`super::glance`]):
+//! the thread shows its registers and waits, and need not stop. A superblock is *native* if a
+//! thread can stop in it for its tracer: `translate_all`, `translate_path` and `end_native` return
+//! that. `translate` and the functions for branches return another bool: true if the path ends.
 //!
 //! The *path* goes on along one direction of each conditional branch, through direct jumps and
 //! calls, and back from these calls. Where a branch may leave it, a [`Stub`] after the body is the
@@ -132,8 +138,8 @@ pub(super) struct Site<'a> {
     pub(super) miss: u64,
     /// True if the code counts ticks and records nothing.
     pub(super) counts: bool,
-    /// True if instructions with a hook are left to the caller, and ticks limit a path.
-    pub(super) hooks: bool,
+    /// True if instructions with a hook are left to the caller. Ticks limit a path then.
+    pub(super) leaves_hooks: bool,
     /// The components whose saves are completed, where hooks are left to the caller.
     pub(super) saves: Option<Components>,
     /// The address of the zone's code that makes and logs a system call, or answers it; 0 if there
@@ -175,8 +181,7 @@ pub(super) struct Built {
     pub(super) native: bool,
     pub(super) ignores_stop: bool,
     pub(super) hook: Option<Hook>,
-    /// The address of the literal with the entry of the next superblock in its slot's chain.
-    pub(super) chain: u64,
+    pub(super) next_literal: u64,
     /// The edges, with their return addresses and quiet jumps, for the lists of the translator.
     pub(super) edges: Vec<Edge>,
     pub(super) pushes: Vec<u64>,
@@ -295,31 +300,30 @@ pub(super) fn build(site: &Site<'_>, start: u64, code: &mut dyn ProgramCode, use
         exits: emptied(used.exits),
         pages: emptied(used.pages),
     };
-    let (accepted, chain_field) = builder.prologue();
+    let (accepted, next_field) = builder.prologue();
     let body = builder.emitter.here();
     let native = builder.translate_all(code);
-    builder.finish(accepted, body, chain_field, native)
+    builder.finish(accepted, body, next_field, native)
 }
 
 impl Builder<'_, '_> {
     /// Emits the entry for indirect branches, with the target in RDX: the superblock runs if that
-    /// is its start. Returns the address after the check, and the field of the jump along the
-    /// slot's chain.
+    /// is its start. Returns the address after the check, and the field of the jump to the next
+    /// superblock of the bucket (`Superblock::next_literal`).
     fn prologue(&mut self) -> (u64, usize) {
         let emitter = &mut self.emitter;
         emitter.set_rcx_to_rdx_minus(self.start);
-        // jrcxz over the jump; jmp [rip + chain]
+        // jrcxz over the jump; jmp [rip + next_literal]
         emitter.put(&[0xe3, 0x06, 0xff, 0x25]);
-        let chain_field = emitter.reserve_rel32();
+        let next_field = emitter.reserve_rel32();
         let accepted = emitter.here();
         emitter.load(Gpr::Rcx, slots::RCX);
         emitter.load(Gpr::Rdx, slots::RDX);
-        (accepted, chain_field)
+        (accepted, next_field)
     }
 
     /// Translates the path to its end. If threads stop at the start, the path begins with a glance,
-    /// or the superblock is that stop alone. Returns true if a thread can stop in it for its
-    /// tracer.
+    /// or the superblock is that stop alone. Returns true if the superblock is native.
     fn translate_all(&mut self, code: &mut dyn ProgramCode) -> bool {
         if !self.site.ignores_stop && (self.site.is_stop)(self.start) {
             let Some(handling) = self.site.call_handling.filter(|handling| handling.answers) else {
@@ -333,8 +337,8 @@ impl Builder<'_, '_> {
         self.translate_path(code)
     }
 
-    /// Translates the path from its start, whether that is a stop or not. Returns true if the
-    /// superblock is a single instruction that the tracer may have to execute.
+    /// Translates the path from its start, whether that is a stop or not. Returns true if it is a
+    /// single instruction that the tracer may have to execute: the superblock is native.
     fn translate_path(&mut self, code: &mut dyn ProgramCode) -> bool {
         let mut rounds = 0;
         while !self.must_end(&mut rounds) {
@@ -361,8 +365,8 @@ impl Builder<'_, '_> {
         false
     }
 
-    /// Translates the instruction at an offset of the fetched bytes. Breaks at the end of the path,
-    /// with the result of [`Self::translate_path`].
+    /// Translates the instruction at an offset of the fetched bytes. Breaks at the end of the path;
+    /// with true if the superblock is native.
     fn translate_next(
         &mut self,
         bytes: &[u8],
@@ -390,7 +394,7 @@ impl Builder<'_, '_> {
         }
         let bytes = &bytes[offset..offset + insn.len()];
         if self.translate(&insn, bytes, displacement, treatment) {
-            // All translated instructions are on the path: without one, this one is out of reach.
+            // If the path is empty, the operand is out of reach: the superblock is native.
             ControlFlow::Break(self.path.is_empty())
         } else {
             ControlFlow::Continue(())
@@ -418,7 +422,7 @@ impl Builder<'_, '_> {
             && (self.site.is_known)(self.ip);
         self.path.len() >= limits.instructions
             || self.bit_count >= limits.bits
-            || self.site.hooks && self.ticks >= limits.bits
+            || self.site.leaves_hooks && self.ticks >= limits.bits
             || *rounds > limits.rounds
             || joins
     }

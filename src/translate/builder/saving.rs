@@ -11,8 +11,9 @@ const MOST_SAVES: usize = 4;
 impl Builder<'_, '_> {
     /// Translates an XSAVEC, whose bytes are at the start of `bytes`, with stores that complete it,
     /// so that its result follows from the program's state; the path goes on after it. Returns
-    /// false, with nothing emitted, if `insn` is another instruction, if its mask is not known, if
-    /// it cannot be moved, or if the path has [`MOST_SAVES`].
+    /// false, with nothing emitted, if `insn` is another instruction, if its mask is not known or
+    /// `components` cannot complete its result ([`Components::saved`]), if it cannot be moved, or
+    /// if the path has [`MOST_SAVES`].
     pub(super) fn translate_xsavec(
         &mut self,
         insn: &Instruction,

@@ -2,7 +2,7 @@
 
 use super::super::edge::EdgeKind;
 
-/// The size of the literal with the next superblock of a chain, and of the displacement of a jump.
+/// The size of the literal with the next superblock of a bucket, and of the displacement of a jump.
 pub(super) const WORD_BYTES: u64 = 8;
 pub(super) const FIELD_BYTES: u64 = 4;
 

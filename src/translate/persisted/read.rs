@@ -1,4 +1,7 @@
-//! Reads the description of a persisted cache, and checks it.
+//! Reads the description of a persisted cache, and checks it. A file can be damaged, so each number
+//! is checked where it is read, and the first bad one makes the whole description `None`. The order
+//! is that in which `write` writes it. All superblocks become dormant; places of those that were
+//! not kept become unused ones.
 
 use super::super::builder::Exit;
 use super::super::dormant::{Dormant, DormantSuperblock, Group, Module};
@@ -226,12 +229,12 @@ impl Superblocks {
         let free = &mut self.free[zone];
         let entry = free.start.checked_add(from.number()?)?;
         let mut inside = || entry.checked_add(from.number()?);
-        let [accepted, body, chain, end] = [inside()?, inside()?, inside()?, inside()?];
+        let [accepted, body, next_literal, end] = [inside()?, inside()?, inside()?, inside()?];
         let is_valid = end <= free.end
             && accepted <= end
             && body <= end
-            && chain.is_multiple_of(WORD_BYTES)
-            && chain.checked_add(WORD_BYTES)? <= end;
+            && next_literal.is_multiple_of(WORD_BYTES)
+            && next_literal.checked_add(WORD_BYTES)? <= end;
         free.start = end;
         let native = from.number()? & NATIVE != 0;
         let hook = match from.number()?.checked_sub(1) {
@@ -255,7 +258,7 @@ impl Superblocks {
             path,
             points,
             zone,
-            chain,
+            next_literal,
             ..Superblock::UNUSED
         })
     }

@@ -1,4 +1,6 @@
-//! Continues with a persisted cache.
+//! Continues with a persisted cache: [`Translator::resume`] takes over its superblocks, all
+//! dormant, and [`Translator::wake`] lets threads use those whose *modules* (parts of files with
+//! code) are mapped where they were.
 
 use super::super::dormant::{DormantSuperblock, Module};
 use super::super::translator::{CacheMemory, Translator};
@@ -20,7 +22,7 @@ impl<M: CacheMemory> Translator<M> {
     /// the translator, as text. `None` for code that writes records, which cannot be persisted: its
     /// edges have facts that are not kept.
     pub fn variant(&self) -> Option<String> {
-        let variant = (self.hooks, self.saves, self.call_handling, self.limits);
+        let variant = (self.leaves_hooks, self.saves, self.call_handling, self.limits);
         self.counts.then(|| format!("{variant:?}"))
     }
 

@@ -1,4 +1,12 @@
-//! Writes a persisted cache.
+//! Writes a persisted cache, as `read` reads it ([`Translator::persist`]):
+//! 1. Selects the superblocks to keep: those that are *dormant*, of code that is not mapped, and
+//!    those in use whose code is in unchanged *modules*, parts of files
+//!    ([`super::super::dormant`]). A *group* has the superblocks with code of the same modules.
+//! 2. Ends without a cache if they have less than half of the code.
+//! 3. Writes the description: zones, modules, groups, hints of samples, superblocks with their
+//!    edges. Superblocks and edges keep their numbers, so those that are not kept leave empty
+//!    places.
+//! 4. Writes the code of all zones as it is.
 
 use super::super::address_map::AddressMap;
 use super::super::builder::Exit;
@@ -271,11 +279,11 @@ fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
 /// Appends the addresses and facts of a superblock. `ends` are the ends of the last one in each
 /// zone.
 fn put_superblock(to: &mut Vec<u8>, superblock: &Superblock, ends: &mut [u64]) {
-    let Superblock { start, entry, accepted, body, end, chain, zone, .. } = *superblock;
+    let Superblock { start, entry, accepted, body, end, next_literal, zone, .. } = *superblock;
     put_number(to, start);
     put_number(to, zone as u64);
     put_number(to, entry - ends[zone]);
-    for addr in [accepted, body, chain, end] {
+    for addr in [accepted, body, next_literal, end] {
         put_number(to, addr - entry);
     }
     put_number(to, if superblock.native { NATIVE } else { 0 });

@@ -17,8 +17,8 @@ impl<M: CacheMemory> Translator<M> {
         }
     }
 
-    /// Links an exit, whose jump is at `field`, to the superblock `number`. If that is out of
-    /// reach, and the zone has no room for a far jump, the exit stays a request.
+    /// Links an exit, whose jump has its displacement at `field`, to the superblock `number`. If
+    /// that is out of reach, and the zone has no room for a far jump, the exit stays a request.
     pub(super) fn link(&mut self, exit_number: u32, zone: usize, field: u64, number: u32) {
         let body = self.superblocks[number as usize].body;
         let Some(destination) = self.reachable(zone, field, body) else { return };
@@ -26,7 +26,7 @@ impl<M: CacheMemory> Translator<M> {
         self.aim(zone, field, destination);
     }
 
-    /// Returns the address to which the jump at `field` must lead to reach `body`: `body` itself,
+    /// Returns the address to which the jump of `field` must lead to reach `body`: `body` itself,
     /// or if that is too far, a far jump to it, which is written to this zone. `None` if the zone
     /// has no room for the far jump.
     fn reachable(&mut self, zone: usize, field: u64, body: u64) -> Option<u64> {
@@ -51,7 +51,8 @@ impl<M: CacheMemory> Translator<M> {
         self.superblocks.get(number as usize).is_some_and(|superblock| superblock.alive)
     }
 
-    /// Lets the jump at `field` lead to `destination`, while threads may be executing it.
+    /// Aims the jump whose displacement is at the address `field`, a multiple of 4, at
+    /// `destination`, while threads may be executing it.
     pub(in super::super) fn aim(&self, zone: usize, field: u64, destination: u64) {
         let zone = &self.zones[zone];
         let displacement = destination.wrapping_sub(field + 4).to_le_bytes();

@@ -194,20 +194,6 @@ fn tables_are_the_rows_of_the_command_line() {
     assert_eq!(table(&dataset, "signals").len(), 0);
     assert_eq!(files(&dataset.join("signals")).len(), 1);
 
-    // A wrong question removes nothing.
-    for options in [["--function", "nothing"], ["--hits", "nothing"]] {
-        let output = export(&[&dir], &dataset, &[&["--force"][..], &options].concat());
-        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
-        assert_eq!(table(&dataset, "runs").len(), 1);
-    }
-
-    // One whose export was killed is not there.
-    let runs = dataset.join("runs");
-    let of_run = fs::read_dir(&runs).unwrap().next().unwrap().unwrap().path();
-    fs::rename(of_run.join("part-0.parquet"), of_run.join("_part-0.parquet")).unwrap();
-    exported(&[&dir], &dataset, &["--own"]);
-    assert_eq!(table(&dataset, "runs").len(), 1);
-
     // A run is there once.
     let again = export(&[&dir], &dataset, &[]);
     assert_eq!(again.status.code(), Some(2));
@@ -219,6 +205,28 @@ fn tables_are_the_rows_of_the_command_line() {
     assert!(
         calls.iter().all(|row| row["result"] == Value::Null && row["arguments"] == Value::Null)
     );
+    assert_eq!(table(&dataset, "runs").len(), 1);
+}
+
+#[test]
+fn an_export_that_failed_or_was_killed_can_be_repeated() {
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "gcc", "values.c", &["-O0"]) else { return };
+    let (dir, _) = record(&scene, &[], &program);
+    let dataset = scene.path("dataset");
+    exported(&[&dir], &dataset, &["--own"]);
+    // A wrong question removes nothing.
+    for options in [["--function", "nothing"], ["--at", "nothing"]] {
+        let output = export(&[&dir], &dataset, &[&["--force"][..], &options].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        assert_eq!(table(&dataset, "runs").len(), 1);
+    }
+
+    // One whose export was killed is not there.
+    let runs = dataset.join("runs");
+    let of_run = fs::read_dir(&runs).unwrap().next().unwrap().unwrap().path();
+    fs::rename(of_run.join("part-0.parquet"), of_run.join("_part-0.parquet")).unwrap();
+    exported(&[&dir], &dataset, &["--own"]);
     assert_eq!(table(&dataset, "runs").len(), 1);
 }
 
