@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 /// Returns the name as in the source, with parameters for C++. Names that are not mangled, as those
-/// of C, are unchanged.
+/// of C, or that cannot be demangled, are unchanged.
 pub(super) fn demangle(name: &str) -> String {
     if !is_mangled(name) {
         return name.to_owned();
@@ -71,7 +71,8 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// Returns true if the last components of the name `form` are the query.
+    /// Returns true if the last components of `form`, a name as `compact` returns it, are the
+    /// query.
     fn is_end_of(&self, form: &str) -> bool {
         let before = form.strip_suffix(&*self.compact);
         before.is_some_and(|before| before.is_empty() || before.ends_with("::"))
@@ -123,8 +124,8 @@ fn without_arguments(name: &str) -> String {
     plain
 }
 
-/// Returns true if a `<` after `before` belongs to the name of an operator: `before` ends in the word
-/// `operator`, perhaps with one `<`.
+/// Returns true if a `<` after `before` belongs to the name of an operator: `before` ends in the
+/// word `operator`, perhaps with one `<`.
 fn is_operator_sign(before: &str) -> bool {
     ends_in_operator(before.strip_suffix('<').unwrap_or(before))
 }
@@ -200,10 +201,12 @@ fn begins_inner(mut rest: &str) -> bool {
     rest.starts_with("::")
 }
 
-/// Returns true if the last component of `before` is an operator.
+/// Returns true if the last component of `before` is an operator: `operator` and a sign, or a space
+/// and `new`, `delete` or the type to which it converts, which may have `::`.
 fn has_operator(before: &str) -> bool {
     before.rsplit_once("operator").is_some_and(|(outer, sign)| {
-        !outer.ends_with(is_word_char) && !sign.starts_with(is_word_char) && !sign.contains("::")
+        let is_whole = sign.starts_with(' ') && !sign.contains('(') || !sign.contains("::");
+        !outer.ends_with(is_word_char) && !sign.starts_with(is_word_char) && is_whole
     })
 }
 
@@ -235,6 +238,7 @@ mod tests {
             ("a::operator new(unsigned long)", "a::operator new"),
             ("main::{lambda(int)#1}::operator()(int) const", "main::{lambda(int)#1}::operator()"),
             ("S::operator unsigned long() const", "S::operator unsigned long"),
+            ("S::operator N::T const&() const", "S::operator N::T const&"),
             ("A& std::operator<< <char>(A&, char)", "std::operator<< <char>"),
             ("bool ns::operator< <int>(A<int> const&)", "ns::operator< <int>"),
             ("decltype ({parm#1}+1) f<int>(int)", "f<int>"),
