@@ -50,7 +50,8 @@ struct Sent {
 
 impl Tracer {
     /// Starts an encoder on a new thread of the recorder, which calls `prepare` first. If `is_ring`
-    /// is set, only the end of each thread's records is encoded, when the thread ends.
+    /// is set, only the end of each thread's records is encoded, when the thread ends or its items
+    /// are sent for a snapshot.
     pub fn start(
         shared: Arc<Shared>,
         psb_period_bytes: u32,
@@ -64,7 +65,8 @@ impl Tracer {
     }
 
     /// Starts over after an execve(2): the process has a new program, with one thread, `tid`, and
-    /// another shared memory and translator.
+    /// another shared memory and translator. Takes effect at once, also in a ring: send the items
+    /// that it keeps before ([`Self::send_kept`]), since they are about the old program.
     pub fn new_program(&mut self, tid: Tid, shared: Arc<Shared>) {
         self.shared = Arc::clone(&shared);
         self.feed.send(tid, TraceItem::NewProgram(shared));
@@ -73,14 +75,15 @@ impl Tracer {
     }
 
     /// Changes the ranges of traced code, for all threads. `tid` may be any thread: each item names
-    /// one.
+    /// one. Takes effect at once: it also holds for items that a ring keeps and sends later.
     pub fn set_ranges(&mut self, tid: Tid, ranges: &Ranges) {
         self.ranges = ranges.clone();
         self.feed.send(tid, TraceItem::Ranges(ranges.clone()));
     }
 
     /// Sets the time since which the code of the edges from number `first_edge` on is unchanged.
-    /// Must be called before an item that may refer to these edges is sent.
+    /// Must be called before an item that may refer to these edges is sent, and with numbers that
+    /// ascend from call to call.
     pub fn set_code_time(&mut self, first_edge: usize, tsc: u64) {
         self.code_times.push((first_edge, tsc));
     }
@@ -91,7 +94,8 @@ impl Tracer {
     }
 
     /// Becomes a ring, which keeps only the end of each thread's later records. Waits until the
-    /// encoder has read all buffers, so that any may be overwritten. `tid` may be any thread.
+    /// encoder has read all buffers, so that any may be overwritten. `tid` may be any thread. Must
+    /// not be a ring already: its items would be lost.
     pub fn become_ring(&mut self, tid: Tid) {
         self.ring = Some(Ring::default());
         self.feed.wait_until_encoded(tid);
@@ -110,7 +114,7 @@ impl Tracer {
 
     /// Waits until all sent items are encoded, and ends the encoder. Returns the last packets, the
     /// result of each thread, and true if a ring overwrote records. Items that a ring still keeps
-    /// are lost.
+    /// are lost. Without results, the encoder panicked, or had no thread.
     pub fn finish(self) -> (Vec<Packets>, HashMap<Tid, TraceResult>, bool) {
         let (packets, results) = self.feed.finish();
         (packets, results, self.ring.is_some_and(|ring| ring.overwritten))
@@ -128,7 +132,8 @@ impl Tracer {
 
     /// Sends a thread's records that were not sent yet, up to its trace pointer `pointer`, which
     /// the program can damage. If it is outside the buffer in use, sends none and fails, and
-    /// nothing more of the thread is encoded. If it is before the unsent records, sends none.
+    /// nothing more of the thread is encoded. If it is in the buffer, but before the unsent
+    /// records, sends none and succeeds.
     pub fn send_records(
         &mut self,
         code: &Code,
@@ -180,6 +185,7 @@ impl Tracer {
         }
         let frees = self.ring.is_none().then(|| (buffers.busy.clone(), buffers.current));
         let has_stopped = self.ring.is_some()
+            && buffers.holds(pointer)
             && leads_to_trace_stop(code, &self.ranges, &self.shared, buffers, pointer);
         let sent = self.send_records_freeing(code, buffers, pointer, frees);
         if let Some(ring) = &mut self.ring
@@ -201,7 +207,7 @@ impl Tracer {
     }
 
     /// Returns the address of the buffer that [`Self::move_to_next_buffer`] would make the one in
-    /// use.
+    /// use: the next one, or in a ring the same one if the thread's trace has ended.
     pub fn next_buffer_start(&self, buffers: &ThreadBuffers) -> u64 {
         buffers.area.buffer(self.next_index(buffers))
     }
@@ -234,8 +240,8 @@ impl Tracer {
         }
     }
 
-    /// Returns the address of the last unsent record before `pointer`; `None` if no record ends
-    /// there, or one before it names an unknown edge.
+    /// Returns the address of the last unsent record before `pointer`; `None` if no record ends at
+    /// `pointer`, or one before it names an unknown edge.
     fn last_record(&self, code: &Code, buffers: &ThreadBuffers, pointer: u64) -> Option<u64> {
         let (mut at, mut last) = (buffers.unsent, None);
         while at < pointer {
