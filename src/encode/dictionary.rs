@@ -121,7 +121,8 @@ impl Dictionary {
         self.paths.extend(news.paths);
     }
 
-    /// Returns the path of the superblock that an edge leaves; `None` if the paths are not known.
+    /// Returns the whole path of the superblock that an edge leaves, which may go on after the
+    /// edge's own path; `None` if it is not known.
     pub(super) fn path_of(&self, edge: &Edge) -> Option<&Paths> {
         self.paths.get(edge.superblock as usize)
     }
@@ -154,8 +155,8 @@ impl Dictionary {
 }
 
 impl CompactEdge {
-    /// Returns the compact form of an edge. Bits that do not fit are left out: such an edge is not
-    /// plain.
+    /// Returns the compact form of an edge. If its bits do not fit, it has 0 in their place: such
+    /// an edge is not plain.
     fn of(edge: &Edge) -> Self {
         Self {
             start: edge.start,

@@ -130,8 +130,8 @@ impl Feed {
         Self { items: Some(items), packets, worker: Some(worker) }
     }
 
-    /// Sends the encoder an item about a thread. Does not wait. Does nothing if the encoder has
-    /// ended.
+    /// Sends the encoder an item about a thread. Does not wait. Drops the item if the worker has
+    /// ended: it panicked.
     pub(super) fn send(&self, tid: Tid, item: TraceItem) {
         if let Some(items) = &self.items {
             // The worker ends when this sender is dropped, never before.
@@ -139,8 +139,8 @@ impl Feed {
         }
     }
 
-    /// Waits until all items sent before are encoded, and the packets of all threads are ready.
-    /// `tid` may be any thread.
+    /// Waits until all items sent before are encoded, and the packets of all threads are ready,
+    /// pending branches included. `tid` may be any thread. Returns at once if the worker has ended.
     pub(super) fn wait_until_encoded(&self, tid: Tid) {
         let (done, is_done) = channel();
         self.send(tid, TraceItem::FlushAll(done));
@@ -148,7 +148,8 @@ impl Feed {
         let _ = is_done.recv();
     }
 
-    /// Removes and returns the packets that are ready, without waiting.
+    /// Removes and returns the packets that are ready, without waiting: each thread's in order, in
+    /// one or more pieces, of which some may be empty.
     pub(super) fn packets(&self) -> impl Iterator<Item = Packets> + '_ {
         self.packets.try_iter()
     }
@@ -235,7 +236,7 @@ impl Worker {
     }
 
     /// Handles an item about one thread, which is new if it is its first. Once a thread's trace is
-    /// damaged, only frees its buffers. Sends packets if they are many or requested.
+    /// damaged, only frees its buffers. Sends packets if they are many, or requested by the item.
     fn handle_thread_item(&mut self, tid: Tid, item: TraceItem) {
         let new = || ThreadEncoding {
             trace: Trace::new(self.psb_period_bytes, &self.ranges),

@@ -56,7 +56,7 @@ impl Filtered {
         }
     }
 
-    /// Traces these ranges from now on.
+    /// Traces these ranges from now on, with the limits of [`Path::set_ranges`].
     pub(super) fn set_ranges(&mut self, ranges: &Ranges) {
         self.path.set_ranges(ranges);
         self.ranges = ranges.clone();
@@ -77,15 +77,18 @@ impl Filtered {
         packets
     }
 
+    /// Writes packets for the pending branch outcomes.
     pub(super) fn flush(&mut self) {
         self.path.flush();
     }
 
+    /// Sets the time at which the thread was created, as [`super::Trace::set_creation_time`]
+    /// describes.
     pub(super) fn set_creation_time(&mut self, tsc: u64) {
         self.set_time(tsc);
     }
 
-    /// Returns true if a `TraceStop` range has ended the trace.
+    /// Returns true if a `TraceStop` range has ended the trace, in this history.
     pub(super) fn has_stopped(&self) -> bool {
         self.path.has_stopped()
     }
@@ -196,7 +199,7 @@ impl Filtered {
         };
         self.ip = target;
         // A path adds nothing to the trace if neither it nor its target meets a range. A far branch
-        // is never skipped, so that `running` stays right.
+        // is never skipped, so that `path` enters the kernel.
         let outside =
             !self.path.covers_next_insn() && self.ranges.is_all_outside(path.low, path.high);
         if outside && !ends_in_kernel && self.ranges.is_all_outside(target, target) {
@@ -292,7 +295,8 @@ impl Filtered {
         }
     }
 
-    /// Ends the history at the current address. Drops an owed record.
+    /// Ends the history at the current address: encodes an entry into the kernel there, unless the
+    /// thread is in the kernel. Drops an owed record.
     pub(super) fn end_history(&mut self) {
         self.owed = None;
         if self.ip != 0 {

@@ -1,4 +1,5 @@
-//! Encodes records on the calling thread, for programs whose threads execute one at a time.
+//! Encodes records on the calling thread, for programs whose threads execute one at a time. A
+//! return or indirect branch is *owed* until the next record, or the caller, shows its target.
 
 use super::dictionary::{Dictionary, NewEdges};
 use super::encoder::{BadRecord, Chains};
@@ -9,7 +10,9 @@ use crate::insn::Insn;
 use crate::translate::{CacheMemory, EdgeKind, Step, Translator};
 use std::collections::BTreeMap;
 
-/// The traces of a program's threads, and the edges that their records name.
+/// The traces of a program's threads, and the edges that their records name. Each method that gets
+/// a thread's number creates its trace if there is none yet ([`Self::instructions`] does not), and
+/// [`Self::finish`] then returns that thread, too.
 #[derive(Debug)]
 pub struct InlineTracer {
     psb_period_bytes: u32,
@@ -38,7 +41,8 @@ impl InlineTracer {
     }
 
     /// Forgets the translator's edges, because another translator is passed from now on: the
-    /// process runs another program. The traces of the threads go on.
+    /// process runs another program. The traces of the threads go on; a thread that executes more
+    /// must be in the kernel now.
     pub fn new_program(&mut self) {
         let threads = std::mem::take(&mut self.threads);
         *self = Self { threads, ..Self::new(self.psb_period_bytes) };
@@ -62,7 +66,8 @@ impl InlineTracer {
         (trace, &self.dictionary, &mut self.chains)
     }
 
-    /// Sets the time at which a thread was created, before anything of it is encoded.
+    /// Sets the time at which a thread was created. Creates its trace. Call this before anything of
+    /// the thread is encoded: later, it would overwrite the last reported time.
     pub fn set_creation_time(&mut self, tid: Tid, tsc: u64) {
         self.trace_of(tid).0.set_creation_time(tsc);
     }
@@ -72,7 +77,7 @@ impl InlineTracer {
     /// encodes an entry into the kernel there. `Some(&[])` means that the thread is about to begin
     /// a path; `None`, that it is where the last record leads, as after a system call. Returns the
     /// number of ticks in the records and steps. Fails at an invalid or incomplete record, and at
-    /// one with a time (a return from a system call).
+    /// one with a time (a return from a system call); records before it may be encoded then.
     pub fn encode_records<M: CacheMemory>(
         &mut self,
         code: &Translator<M>,
@@ -85,6 +90,7 @@ impl InlineTracer {
         let ticks = ticks_of(code, records)?;
         let (trace, dictionary, chains) = self.trace_of(tid);
         if trace.encode_records(dictionary, chains, records)? != 0 {
+            // The last record is incomplete.
             return Err(BadRecord);
         }
         let Some(partial) = partial else {
@@ -102,7 +108,8 @@ impl InlineTracer {
     }
 
     /// Encodes one instruction that a thread executed outside of the code cache. The thread is at
-    /// `next` after it, or in the kernel after a far branch.
+    /// `next` after it, or in the kernel after a far branch. A loop without packets through it may
+    /// be missed, unless the caller enters the kernel after it ([`Self::enter_kernel`]).
     pub fn stepped_insn(&mut self, tid: Tid, insn: &Insn, next: u64) {
         self.trace_of(tid).0.stepped_insn(insn, next);
     }
@@ -130,8 +137,9 @@ impl InlineTracer {
         self.trace_of(tid).0.drain()
     }
 
-    /// Returns for each thread, by its number, the packets that were not drained, pending branches
-    /// included, and the number of its instructions. The caller has ended their histories.
+    /// Returns for each thread, in order of their numbers, the packets that were not drained,
+    /// pending branches included, and the number of its instructions in the whole trace. Does not
+    /// end the histories: each thread should be in the kernel ([`Self::enter_kernel`]).
     pub fn finish(self) -> impl Iterator<Item = (Tid, Vec<u8>, u64)> {
         self.threads.into_iter().map(|(tid, mut trace)| {
             trace.flush();

@@ -47,8 +47,8 @@ impl Path {
         Self { unit, last_written: None, time: None, clock, in_kernel: true, instructions: 0, log }
     }
 
-    /// Traces these ranges from now on, in place of the earlier ones. They may only add code that
-    /// was not executed yet.
+    /// Traces these ranges from now on, in place of the earlier ones; if they are fewer, the last
+    /// of the earlier ones stay. They may only add code that was not executed yet.
     pub fn set_ranges(&mut self, ranges: &Ranges) {
         let config = ranges.configure(*self.unit.config());
         self.unit.set_ranges(config.ctl, config.ranges);
@@ -59,7 +59,8 @@ impl Path {
         self.instructions
     }
 
-    /// Returns true if the trace covers the next instruction: tracing is on.
+    /// Returns true if the trace covers the next instruction: the thread is in the program, in code
+    /// that is traced, and no `TraceStop` has ended the trace.
     pub fn covers_next_insn(&self) -> bool {
         self.unit.packet_en()
     }
@@ -135,7 +136,8 @@ impl Path {
     }
 
     /// Encodes a near branch at `ip`, which [`Self::count_insn`] has counted. `next` is the address
-    /// of the instruction after it, and `target` its target, which matters only if it is taken.
+    /// of the instruction after it, and `target` its target if it is taken. The thread must be in
+    /// the program.
     pub fn branch(&mut self, kind: BranchKind, ip: Addr, next: Addr, target: Addr) {
         let branch = Branch { kind, ip, next, target, cpl: USER };
         if !self.covers_next_insn() {
@@ -144,8 +146,8 @@ impl Path {
         self.unit.branch(&branch);
     }
 
-    /// Writes a TSC if packets are about to begin at `ip`, unless it would repeat the last time
-    /// written.
+    /// Writes a TSC if the code at `ip`, where packets may begin, is traced or ends the trace,
+    /// unless it would repeat the last time written.
     fn write_time(&mut self, ip: Addr) {
         let now = self.time.unwrap_or_else(self.clock);
         if self.unit.affects_trace(ip) && self.last_written.replace(now) != Some(now) {

@@ -21,13 +21,14 @@ pub struct Ranges {
 
 impl Ranges {
     /// Returns the ranges known so far. With `filters` set, only the code of `only` is traced, even
-    /// while `only` is empty. A branch to the code of `stop` ends a trace.
+    /// while `only` is empty; without it, `only` must be empty. A branch to the code of `stop` ends
+    /// a trace.
     pub fn new(filters: bool, only: Vec<AddrRange>, stop: Vec<AddrRange>) -> Self {
         Self { filters, only, stop }
     }
 
-    /// Adds a range to the code that ends a trace, or else to that of the filter, which has no
-    /// effect if there is no filter. Ignores duplicates.
+    /// Adds a range to the code that ends a trace, or else to that of the filter: only if there is
+    /// one, which is not checked. Ignores a range that is there already; ranges may overlap.
     pub fn add(&mut self, range: AddrRange, is_stop: bool) {
         let known = if is_stop { &mut self.stop } else { &mut self.only };
         if !known.contains(&range) {
@@ -35,8 +36,9 @@ impl Ranges {
         }
     }
 
-    /// Returns a PT unit's configuration with these ranges added. Ignores those beyond
-    /// [`MOST_RANGES`]; the filter's come first. A filter without a range traces no code.
+    /// Returns a PT unit's configuration with these ranges in its registers, from number 0 on: the
+    /// filter's come first. Ignores those beyond [`MOST_RANGES`]. Registers of `config` that these
+    /// ranges do not fill stay as they are. A filter without a range traces no code.
     pub fn configure(&self, mut config: Config) -> Config {
         let mut number = 0..MOST_RANGES;
         let placeholder = (self.filters && self.only.is_empty()).then_some(EMPTY_RANGE);
@@ -61,8 +63,8 @@ impl Ranges {
         self.filters
     }
 
-    /// Returns the ranges of the filter; empty if there is none, or if none of its code is mapped
-    /// yet.
+    /// Returns the ranges of the filter, without those that end a trace; empty if there is no
+    /// filter, or if none of its code is mapped yet.
     pub fn only(&self) -> &[AddrRange] {
         &self.only
     }
@@ -72,7 +74,8 @@ impl Ranges {
         &self.stop
     }
 
-    /// Returns the start of each range of the filter; none without a filter.
+    /// Returns the start of each range of the filter ([`Self::only`]), without those that end a
+    /// trace.
     pub fn starts(&self) -> impl Iterator<Item = Addr> {
         self.only.iter().map(|range| range.start)
     }
@@ -82,7 +85,7 @@ impl Ranges {
         !self.stop.is_empty()
     }
 
-    /// Returns true if a branch to `ip` ends the trace.
+    /// Returns true if a branch to `ip` ends the trace: it is in a range that does.
     pub fn is_trace_stop(&self, ip: u64) -> bool {
         self.stop.iter().any(|range| range.contains(Addr(ip)))
     }
@@ -96,7 +99,8 @@ impl Ranges {
     }
 }
 
-/// Returns the same range with its last address in place of its end.
+/// Returns the same range with its last address in place of its end. An empty one stays empty,
+/// except at address 0.
 fn inclusive(range: &AddrRange) -> IpRange {
     IpRange { first: range.start, last: Addr(range.end.0.saturating_sub(1)) }
 }

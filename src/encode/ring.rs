@@ -27,7 +27,8 @@ impl Ring {
         }
     }
 
-    /// Ends a thread's trace: its items so far stay, and no more are kept.
+    /// Ends a thread's trace: its items so far stay, and [`Self::keep`] drops later ones, until the
+    /// thread is forgotten ([`Self::take_of_ended`]).
     pub(super) fn stop(&mut self, tid: Tid) {
         self.stopped.insert(tid);
     }
@@ -39,7 +40,7 @@ impl Ring {
 
     /// Drops the items of a buffer that the thread is about to overwrite, and all items before
     /// them. In their place, the thread's history then begins at `tsc`, when the buffer after it
-    /// was begun. Does nothing if the buffer's records were taken out before.
+    /// was begun. Does nothing if no records of the buffer are kept: they were taken out before.
     pub(super) fn forget_overwritten(&mut self, tid: Tid, area: Area, buffer: usize, tsc: u64) {
         let items = self.threads.entry(tid).or_default();
         let start = area.offset_of(area.buffer(buffer));

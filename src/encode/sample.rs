@@ -19,7 +19,7 @@ pub struct Sampler {
 impl Sampler {
     /// Counts the records at the start of a thread's buffer in use, which is full: returns their
     /// number for each edge. Must be called for each full buffer: it skips most of them, and
-    /// returns `None`. Counts up to the first invalid record.
+    /// returns `None`. Counts up to the first unknown edge.
     pub fn sample(
         &mut self,
         code: &Translator<Arc<Shared>>,

@@ -10,8 +10,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Returns true if the records in the thread's buffer in use, up to `pointer`, have a branch to
-/// code that ends the trace; false if an invalid record comes first. Stores the kind of the last
-/// record in `buffers` for the next call, whose first record shows the target of an indirect one.
+/// code that ends the trace; false if an unknown edge comes first. Stores the kind of the last
+/// record read in `buffers` for the next call, whose first record shows the target of an indirect
+/// one. So call this for each full buffer, in order. Panics if `pointer` is beyond the memory.
 pub(super) fn leads_to_trace_stop(
     code: &Translator<Arc<Shared>>,
     ranges: &Ranges,

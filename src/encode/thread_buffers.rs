@@ -49,6 +49,7 @@ impl ThreadBuffers {
     }
 
     /// Returns true if records may end at `pointer`: it is in the buffer in use, or right after it.
+    /// Does not check that a record ends there, nor the alignment.
     /// The program can write the slot that a trace pointer is kept in, so each one is untrusted
     /// input.
     pub fn holds(&self, pointer: u64) -> bool {

@@ -1,4 +1,5 @@
-//! The encoder of a thread: the fast one for all code, or the one for filtered code.
+//! The encoder of a thread: the fast one for all code, or the one for a filter or for ranges that
+//! end the trace.
 
 use super::dictionary::Dictionary;
 use super::encoder::{BadRecord, Chains, Encoder};
@@ -15,7 +16,7 @@ pub struct Trace(Kind);
 enum Kind {
     /// An encoder of all code.
     Whole(Box<Encoder>),
-    /// An encoder of filtered code.
+    /// An encoder for a filter, or for ranges that end the trace.
     Filtered(Box<Filtered>),
 }
 
@@ -30,8 +31,9 @@ macro_rules! either {
 }
 
 impl Trace {
-    /// Returns the trace of a thread that has not run yet. The ranges decide for good whether it is
-    /// filtered.
+    /// Returns the trace of a thread that has not run yet. The ranges decide for good: with a
+    /// filter, or a range that ends a trace, it uses the slower encoder, and its ranges can change;
+    /// with neither, they cannot.
     pub fn new(psb_period_bytes: u32, ranges: &Ranges) -> Self {
         if ranges.trace_everything() {
             Self(Kind::Whole(Box::new(Encoder::new(psb_period_bytes as usize))))
@@ -40,8 +42,8 @@ impl Trace {
         }
     }
 
-    /// Traces these ranges from now on. Does nothing if all code is traced: a filter cannot be
-    /// added.
+    /// Traces these ranges from now on. Does nothing if the trace was created with neither a filter
+    /// nor a range that ends a trace: neither can be added then.
     pub fn set_ranges(&mut self, ranges: &Ranges) {
         if let Kind::Filtered(encoder) = &mut self.0 {
             encoder.set_ranges(ranges);
@@ -70,7 +72,7 @@ impl Trace {
     /// Encodes records. Returns the number of bytes of an incomplete record at the end, which the
     /// next call must be given again, or an error at an invalid record: the packets of records
     /// before it may be missing then, too. Keeps a last record whose target only the next one
-    /// shows: it is *owed*.
+    /// shows: it is *owed*. Ignores all records once a `TraceStop` range has ended the trace.
     pub fn encode_records(
         &mut self,
         dictionary: &Dictionary,
@@ -99,18 +101,20 @@ impl Trace {
         )
     }
 
-    /// Sets the time at which the thread was created, before anything is encoded.
+    /// Sets the time at which the thread was created. Call this before anything is encoded: later,
+    /// it would overwrite the last reported time.
     pub fn set_creation_time(&mut self, tsc: u64) {
         either!(self, encoder => encoder.set_creation_time(tsc), encoder.set_creation_time(tsc));
     }
 
-    /// Returns true if a `TraceStop` range has ended the trace.
+    /// Returns true if a `TraceStop` range has ended the trace; [`Self::begin_history`] would
+    /// resume it.
     pub fn has_stopped(&self) -> bool {
         matches!(&self.0, Kind::Filtered(encoder) if encoder.has_stopped())
     }
 
     /// Ends the known history, and writes an overflow packet: everything until
-    /// [`Self::begin_history`] is lost.
+    /// [`Self::begin_history`] is lost. Call [`Self::drain`] between the two.
     pub fn lose_history(&mut self, dictionary: &Dictionary) {
         self.end_history(dictionary);
         self.flush();
@@ -118,13 +122,14 @@ impl Trace {
     }
 
     /// Begins the history at time `tsc`, with the next record or event. Anything before is unknown;
-    /// an owed record is dropped.
+    /// an owed record is dropped. Packets that are not drained yet may be discarded.
     pub fn begin_history(&mut self, tsc: u64) {
         either!(self, encoder => encoder.begin_history(tsc), encoder.begin_history(tsc));
     }
 
     /// Encodes the `steps` (instructions) that a thread executed of a path before an event
-    /// interrupted it at `ip`. Does not encode the event: call [`Self::enter_kernel`] next.
+    /// interrupted it at `ip`; there may be none. Does not encode the event: call
+    /// [`Self::enter_kernel`] next. Call [`Self::finish_owed_record`] before.
     pub fn partial_path(&mut self, dictionary: &Dictionary, steps: &[Step], ip: u64) {
         either!(
             self,
@@ -136,7 +141,7 @@ impl Trace {
     /// Encodes one instruction that the tracer executed for the thread, outside of the code cache.
     /// The thread is at `next` after it, or in the kernel after a far branch. A loop without
     /// packets through it may be missed, unless the caller enters the kernel after it
-    /// ([`Self::enter_kernel`]).
+    /// ([`Self::enter_kernel`]). Call [`Self::finish_owed_record`] before.
     pub fn stepped_insn(&mut self, insn: &Insn, next: u64) {
         either!(
             self,
@@ -146,13 +151,15 @@ impl Trace {
     }
 
     /// Encodes an entry into the kernel before the instruction at `ip`, by anything but a far
-    /// branch, such as a signal. Does nothing if the thread is in the kernel.
+    /// branch, such as a signal. Writes pending branches first. Encodes nothing if the thread is in
+    /// the kernel, or if a history was begun and has no record or event yet.
     pub fn enter_kernel(&mut self, ip: u64) {
         either!(self, encoder => encoder.enter_kernel(ip), encoder.enter_kernel(ip));
     }
 
-    /// Ends the history where the last record led, or if it is owed, at the start of its path.
-    /// Encodes nothing if the thread is in the kernel.
+    /// Ends the history where the last record led, or if it is owed, at the start of its path: the
+    /// owed record is dropped. Encodes an entry into the kernel there, after the pending branches;
+    /// nothing if the thread is in the kernel already.
     pub fn end_history(&mut self, dictionary: &Dictionary) {
         either!(self, encoder => encoder.end_history(dictionary), encoder.end_history());
     }

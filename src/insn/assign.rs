@@ -47,7 +47,8 @@ pub fn is_syscall(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x0f, 0x05])
 }
 
-/// Returns the effect of a decoded instruction on the low 32 bits of a full register, such as RAX.
+/// Returns the effect of a decoded instruction on the low 32 bits of a full register, such as RAX:
+/// [`Assigned::Kept`] if it does not write any part of it.
 /// Understands only MOV of a register or a constant to 32 or 64 bits, and XOR and SUB of a register
 /// with itself; any other write to the register gives [`Assigned::Unknown`], and so does SYSCALL
 /// for RAX, RCX and R11.

@@ -62,7 +62,7 @@ impl Class {
     }
 
     /// Returns true for a far transfer: control may leave the privilege level, segment or virtual
-    /// machine.
+    /// machine. Includes INT, SYSCALL and VM entries ([`Self::FarCall`], [`Self::FarReturn`]).
     pub const fn is_far(self) -> bool {
         matches!(self, Self::FarCall | Self::FarReturn | Self::FarJmp)
     }
@@ -86,8 +86,8 @@ pub struct Insn {
     pub len: u8,
     /// The instruction's control transfer.
     pub class: Class,
-    /// True for a string instruction with a REP prefix: it iterates many times but retires, and
-    /// counts, once.
+    /// True for a string instruction with a REP or REPNE prefix: it iterates many times but
+    /// retires, and counts, once.
     pub rep: bool,
     /// The copy that the instruction makes of all flags, if it makes one.
     pub flags: FlagsCopy,
@@ -126,14 +126,15 @@ impl Insn {
         Self { ip, len, class, rep: false, flags: FlagsCopy::None, loads_sp: false }
     }
 
-    /// Returns the address of the next instruction.
+    /// Returns the address after the instruction, modulo 2^64: not its target if it is a branch.
     pub const fn next(&self) -> Addr {
         self.ip.wrapping_add(self.len as u64)
     }
 }
 
 /// Decodes the instruction at the start of `bytes`, which lie at `ip`. Bytes after it do not
-/// matter. Returns `None` if the bytes are truncated, and also if they are invalid.
+/// matter. Returns `None` if the bytes are truncated, and also if they are invalid or an
+/// instruction that is not supported.
 pub fn decode(bytes: &[u8], ip: Addr, mode: ExecMode) -> Option<Insn> {
     let supported = decode_supported(bytes, ip, mode);
     if supported.is_none() && mode == ExecMode::Bits64 {

@@ -112,7 +112,8 @@ impl Registers {
         BY_DWARF_NUMBER.get(usize::from(number)).map(|place| Self::NAMES[*place])
     }
 
-    /// Returns the DWARF number of a general register or RIP by name; `None` for other names.
+    /// Returns the DWARF number of a general register or RIP by its name in [`Self::NAMES`]; `None`
+    /// for other names, also for those of its parts, such as `eax`.
     pub fn dwarf_number(name: &str) -> Option<u16> {
         let place = Self::NAMES.iter().position(|known| *known == name)?;
         let number = BY_DWARF_NUMBER.iter().position(|known| *known == place)?;

@@ -19,7 +19,8 @@ const DF: u64 = 1 << 10;
 /// The source of a value's bytes, across one instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The bytes are those from before the instruction, which wrote other bytes or none.
+    /// As far as is known, the bytes are those from before the instruction. [`source_of`] says
+    /// where that is wrong.
     Kept,
     /// The instruction wrote some bytes of the value: those in `of`.
     Written {
@@ -48,7 +49,8 @@ pub enum Origin {
 /// Finds the origin of the bytes at `wanted`, as they are after the 64-bit instruction at the start
 /// of `bytes`. `before` and `after` are the general registers around it. If parts of the wanted
 /// bytes have different origins, returns one part and its origin. Bytes that do not decode write
-/// nothing.
+/// nothing: returns [`Source::Kept`]. Returns it also for memory that XSAVE, a scatter or a store
+/// of a tile wrote, whose place or size is unknown here.
 pub fn source_of(
     bytes: &[u8],
     before: &Registers,
@@ -72,7 +74,8 @@ pub fn source_of(
 /// Returns the places that the 64-bit instruction at the start of `bytes` reads, except for
 /// registers that only form the address of a memory operand; none if they do not decode. Those of
 /// LEA count, and so do implied ones, as RSP in PUSH and RSI in MOVS. Of the memory that a REP
-/// instruction reads, returns an empty range at most: its length is unknown before.
+/// instruction reads, returns an empty range at most: its length is unknown before. A place may
+/// occur twice.
 pub fn inputs_of(bytes: &[u8], before: &Registers) -> Vec<ValuePlace> {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, before.rip, DecoderOptions::NONE).decode_out(&mut insn);
@@ -93,8 +96,9 @@ fn has_failed(insn: &Instruction, after: &Registers) -> bool {
     matches!(insn.mnemonic(), Cmpxchg | Cmpxchg8b | Cmpxchg16b) && after.eflags & ZF == 0
 }
 
-/// Returns true if the 64-bit instruction at the start of `bytes` may change at least one flag;
-/// undefined results count. Returns false for bytes that do not decode.
+/// Returns true if the 64-bit instruction at the start of `bytes` may change at least one flag of
+/// RFLAGS, of any kind, DF included. Undefined results count, and so do shifts by CL, which may be
+/// 0. Returns false for bytes that do not decode.
 pub fn sets_flags(bytes: &[u8]) -> bool {
     let insn = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
     !insn.is_invalid() && insn.rflags_modified() != 0
@@ -109,7 +113,8 @@ struct Executed<'a> {
     after: &'a Registers,
 }
 
-/// Wanted bytes that the instruction wrote, and their origin; `None` if it kept all of them.
+/// Wanted bytes that the instruction wrote, and their origin; `None` if it kept all of them. Not
+/// for an operand without a place: that is [`Origin::Computed`].
 type FoundOrigin = Option<(ValuePlace, Origin)>;
 
 /// Returns the number of low bytes that an instruction can copy unchanged from its last operand to
@@ -162,8 +167,9 @@ fn is_constant_idiom(insn: &Instruction) -> bool {
 }
 
 impl Executed<'_> {
-    /// Returns the place of an operand; `None` unless it is memory or a general or vector register,
-    /// and for memory whose address is in a vector register.
+    /// Returns the place of an operand, if it is memory or a general or vector register. `None` for
+    /// any other, for the implied memory of string instructions ([`Self::memory_read`]), and for
+    /// memory whose address is in a vector register.
     fn operand(&self, number: u32) -> Option<ValuePlace> {
         match self.insn.op_kind(number) {
             OpKind::Register => {
@@ -208,12 +214,15 @@ impl Executed<'_> {
 
     /// Finds the origin of the wanted bytes of a register: of those that the instruction moved
     /// there, if there are any, or else of the other ones that it wrote. `None` if all are kept.
+    /// RAX after SYSCALL or INT comes from the kernel.
     fn origin_in_register(&self, wanted: RegisterPart) -> FoundOrigin {
         // The result, of which the disassembler knows nothing.
         let is_syscall = matches!(self.insn.mnemonic(), Mnemonic::Syscall | Mnemonic::Int);
         if is_syscall && wanted.of.0 == Register::RAX {
             return Some((ValuePlace::Register(wanted), Origin::Kernel));
         }
+        // `None` means here that the bytes are kept. Below, no `?` on the place of an operand gives
+        // it: those instructions have only general registers, and memory at known addresses.
         let written = self.written_part(wanted.of)?.common(wanted)?;
         let of = |part| ValuePlace::Register(part);
         let computed = Some((of(written), self.computed_from_inputs()));
@@ -360,8 +369,9 @@ impl Executed<'_> {
         matches!(place, Some(ValuePlace::Register(part)) if part.of == whole)
     }
 
-    /// Returns the origin of `wanted`, a part of an operand of XCHG: the other operand. `None` if
-    /// they share no byte with it.
+    /// Returns the origin of `wanted`, a part of an operand's register of XCHG: the other operand,
+    /// or a constant for the upper half that a 32-bit XCHG clears. `None` if the instruction wrote
+    /// none of its bytes.
     fn origin_of_exchange(&self, wanted: RegisterPart) -> FoundOrigin {
         let part_of_wanted = |(to, from): (u32, u32)| match self.operand(to) {
             Some(ValuePlace::Register(part)) if part.of == wanted.of => Some((part, from)),
@@ -399,8 +409,8 @@ impl Executed<'_> {
             .flatten()
     }
 
-    /// Returns the part of a register that the instruction writes, from the first written byte to
-    /// the last; `None` if it writes none.
+    /// Returns the part of a register that the instruction writes, maybe under a condition, from
+    /// the first written byte to the last; `None` if it writes none.
     fn written_part(&self, whole: FullRegister) -> Option<RegisterPart> {
         let writes = self.info.used_registers().iter().filter(|used| is_write(used.access()));
         let parts = writes.filter_map(|used| RegisterPart::of_name(used.register()));
@@ -423,15 +433,16 @@ impl Executed<'_> {
         written.filter_map(|memory| self.accessed_range(memory))
     }
 
-    /// Returns the first range of memory that the instruction read; `None` if it read none, or at
-    /// unknown addresses.
+    /// Returns the first range of memory that the instruction read, also of implied operands;
+    /// `None` if it read none, or only at unknown addresses.
     fn memory_read(&self) -> Option<ValuePlace> {
         let mut read = self.info.used_memory().iter().filter(|memory| is_read(memory.access()));
         read.find_map(|memory| self.accessed_range(memory)).map(ValuePlace::Memory)
     }
 
     /// Returns the range of a memory operand, in all rounds of a REP; empty for one without a fixed
-    /// size (XSAVE). `None` if its address is in a vector register, or for no rounds downwards.
+    /// size (XSAVE, tiles), and for no rounds upwards. `None` for no rounds downwards, and if its
+    /// address is in a vector register.
     fn accessed_range(&self, memory: &UsedMemory) -> Option<AddrRange> {
         let insn = self.insn;
         let at =
@@ -449,7 +460,8 @@ impl Executed<'_> {
         Some(AddrRange::sized(Addr(at.wrapping_sub(down)), rounds.checked_mul(size)?))
     }
 
-    /// Returns the origin of a result that is computed from all that the instruction read.
+    /// Returns the origin of a result that is computed from all that the instruction read:
+    /// registers and memory ([`Self::operands_read`]), maybe none.
     fn computed_from_inputs(&self) -> Origin {
         Origin::Computed(self.operands_read())
     }

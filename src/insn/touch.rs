@@ -17,23 +17,25 @@ const LEAST_XSAVE_BYTES: u64 = 4096;
 const DF: u64 = 1 << 10;
 
 /// Returns the memory that the 64-bit instruction at the start of `bytes` may have read, given the
-/// general registers before it and after it. Masked loads count in full, XRSTOR with all features
-/// of this machine. Gathers and loads of tiles yield nothing: their addresses are in a vector
-/// register, or follow from the configuration of tiles. Bytes that do not decode yield nothing.
+/// general registers before it and after it: a REP made as many rounds as RCX decreased by. Masked
+/// loads count in full, XRSTOR with all features of this machine. Gathers and loads of tiles yield
+/// nothing: their addresses are in a vector register, or follow from the configuration of tiles.
+/// Bytes that do not decode yield nothing.
 pub fn reads(bytes: &[u8], before: &Registers, after: &Registers) -> Vec<AddrRange> {
     accessed(bytes, before, after, is_read)
 }
 
 /// Returns the memory that the 64-bit instruction at the start of `bytes` may have written, given
-/// the general registers before it and after it. Masked stores count in full, XSAVE with all
-/// features of this machine. Scatters, stores of tiles and bytes that do not decode yield nothing.
+/// the general registers before it and after it: a REP made as many rounds as RCX decreased by.
+/// Masked stores count in full, a CMPXCHG even if it failed, XSAVE with all features of this
+/// machine. Scatters, stores of tiles and bytes that do not decode yield nothing.
 pub fn writes(bytes: &[u8], before: &Registers, after: &Registers) -> Vec<AddrRange> {
     accessed(bytes, before, after, is_write)
 }
 
 /// Returns the memory that the 64-bit instruction at the start of `bytes` can write at most, given
-/// the general registers before it. `None` if that is not known: for scatters, stores of tiles and
-/// bytes that do not decode.
+/// the general registers before it, with all rounds of a REP. Empty if it writes none. `None` if
+/// that is not known: for scatters, stores of tiles and bytes that do not decode.
 pub fn may_write(bytes: &[u8], before: &Registers) -> Option<Vec<AddrRange>> {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, before.rip, DecoderOptions::NONE).decode_out(&mut insn);
@@ -120,8 +122,8 @@ pub(super) fn bit_string_offset(insn: &Instruction, before: &Registers) -> u64 {
     words.cast_unsigned().wrapping_mul(word_bytes)
 }
 
-/// Returns the number of rounds that a string instruction with a REP prefix made: by RCX, or by ECX
-/// if its address size is 32 bits.
+/// Returns the number of rounds that a string instruction with a REP prefix made: the decrease of
+/// RCX, modulo 2^64, or of ECX, modulo 2^32, if its address size is 32 bits.
 pub(super) fn rounds(info: &InstructionInfo, before: &Registers, after: &Registers) -> u64 {
     let rounds = before.rcx.wrapping_sub(after.rcx);
     let by_ecx = info.used_registers().iter().any(|used| used.register() == Register::ECX);

@@ -74,8 +74,9 @@ impl FullRegister {
         self.0.is_gpr64().then(|| register_value(self.0, registers)).flatten()
     }
 
-    /// Returns true if the kernel sets the register when a signal's handler begins
-    /// (`setup_rt_frame` and `fpu__clear_user_states` in the kernel's arch/x86).
+    /// Returns true if the kernel sets the register when a signal's handler begins: RAX, RDI, RSI,
+    /// RDX, RSP, and all vector registers (`setup_rt_frame` and `fpu__clear_user_states` in the
+    /// kernel's arch/x86).
     pub fn is_set_for_handler(self) -> bool {
         use Register as R;
         self.0.is_zmm() || matches!(self.0, R::RAX | R::RDI | R::RSI | R::RDX | R::RSP)

@@ -35,7 +35,8 @@ const UNKNOWN_END: [u8; 2] = [0xff; 2];
 /// Overwrites the address of the last x87 instruction in an FXSAVE or XSAVE area by all ones, which
 /// means unknown: in a thread that runs translated, it is an address in the code cache. Leaves 0,
 /// which means that there is none (always on processors of AMD, except after an exception), and an
-/// address that a debugger set ([`keep_last_x87`]). Does nothing to an area that is too short.
+/// address that a debugger set ([`keep_last_x87`]). Leaves the address of the instruction's operand
+/// (FDP), too. Does nothing to an area that is too short.
 pub fn forget_last_x87(area: &mut [u8]) {
     let Some(address) = area.get_mut(LAST_X87) else { return };
     let is_kept = *address == [0; 8] || address.ends_with(&UNKNOWN_END);
@@ -54,7 +55,8 @@ pub fn keep_last_x87(area: &mut [u8]) {
 }
 
 /// Returns true if the byte at offset `at` of an area is unknown: it is part of the address of the
-/// last x87 instruction, which [`forget_last_x87`] has overwritten. False for any other byte.
+/// last x87 instruction (FIP, [`LAST_X87`]; not that of its operand), which [`forget_last_x87`] has
+/// overwritten. False for any other byte, and if the area is too short.
 pub fn is_forgotten(area: &[u8], at: usize) -> bool {
     LAST_X87.contains(&at) && area.get(LAST_X87).is_some_and(|address| *address == UNKNOWN)
 }

@@ -170,7 +170,8 @@ fn timing_or_mode(bytes: &[u8], opcode: u8) -> Decoded {
     }
 }
 
-/// Decodes the second byte of a MODE packet.
+/// Decodes the second byte of a MODE packet: its bits 7 to 5 are the leaf, 0 for MODE.Exec and 1
+/// for MODE.TSX. Fails at any other leaf, and if bits 1 and 0 are both set, which is impossible.
 fn mode(payload: u8) -> Result<Packet, PacketError> {
     let low = payload & 3;
     match payload >> 5 {
@@ -287,6 +288,7 @@ fn rare(bytes: &[u8], opcode: u8) -> Decoded {
     }
 }
 
+/// Decodes a PSB. Bytes that end too early are truncated if they could begin one, and else broken.
 fn psb(bytes: &[u8]) -> Decoded {
     let len = bytes.len().min(PSB.len());
     if bytes[..len] != PSB[..len] {

@@ -123,6 +123,7 @@ fn tnt_payload(tnt: Tnt, capacity: u8) -> Option<u64> {
     (tnt.len > 0).then_some(stop | tnt.bits & (stop - 1))
 }
 
+/// Appends a packet whose only payload is an IP. `opcode` is its first byte without `IPBytes`.
 fn put_ip(out: &mut Vec<u8>, opcode: u8, ip: IpPayload) {
     let (ip_bytes, size) = match ip.compression {
         IpCompression::Suppressed => (0, 0),
@@ -152,6 +153,7 @@ fn put_cyc(out: &mut Vec<u8>, cycles: u64) {
     }
 }
 
+/// Appends 02, `opcode`, and the low `size_bytes` bytes of `payload`, lowest first.
 fn put_extended(out: &mut Vec<u8>, opcode: u8, payload: u64, size_bytes: usize) {
     out.extend_from_slice(&[0x02, opcode]);
     put(out, payload, size_bytes);

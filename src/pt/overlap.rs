@@ -7,8 +7,9 @@ use super::find_psb;
 const MODULUS: u128 = (1 << 61) - 1;
 const BASE: u128 = 0x0123_4567_89ab_cdef;
 
-/// Returns the size in bytes of the longest end of `earlier` that is the start of `later`. Returns
-/// 0 if that contains no PSB, since the bytes could be equal by chance.
+/// Returns the size in bytes of the longest end of `earlier` that is the start of `later`, maybe
+/// all of one or both. Returns 0 if that contains no whole PSB, since the bytes could be equal by
+/// chance; also, very rarely, if the hashes of a larger size collide.
 #[must_use]
 pub fn overlap(earlier: &[u8], later: &[u8]) -> usize {
     let (mut front, mut back, mut power) = (0_u128, 0_u128, 1_u128);

@@ -4,7 +4,8 @@
 use super::{BlockContext, Errata, Located, PSB, Packet, PacketError, decode_flawed, find_psb};
 
 /// An iterator over the packets of a trace, each with its offset in the trace. A fault is an item
-/// with the error; the next item is then the next PSB, if any.
+/// with the error; the next item is then the next PSB, if any, or what follows that PSB if the
+/// packet before the fault consumed its start.
 ///
 /// ```
 /// use contraflow::pt::{Packet, Packets, PacketError};
@@ -53,9 +54,9 @@ impl<'a> Packets<'a> {
         self
     }
 
-    /// Returns the offset after the last packet, or that of the PSB at which decoding resumes after
-    /// a fault (the end of the bytes if there is none). With errata, the next packet can start
-    /// after it: see [`Located::start`].
+    /// Returns the offset after the last packet, or that at which decoding resumes after a fault:
+    /// of a PSB, or right after one that an earlier packet cut, or the end of the bytes if there is
+    /// none. With errata, the next packet can start after it: see [`Located::start`].
     #[must_use]
     pub const fn offset(&self) -> usize {
         self.at
@@ -86,9 +87,10 @@ impl Iterator for Packets<'_> {
 }
 
 impl Packets<'_> {
-    /// Resumes at the next PSB. A damaged packet may have consumed the start of a PSB, so the
-    /// search starts shortly before the fault, but never at a PSB that was already attempted.
-    /// Consumed bytes are not returned again: offsets ascend.
+    /// Resumes at the next PSB; or right after it, without returning it, if an earlier packet
+    /// consumed its start: so offsets ascend. To find such a PSB, the search starts shortly before
+    /// the fault, but never at one that was already attempted. Without a PSB, resumes at the end of
+    /// the bytes: the iterator is then empty. Ends a block.
     fn resynchronize(&mut self) {
         let from = self.at.saturating_sub(PSB.len()).max(self.min_resync_offset);
         let psb = find_psb(self.bytes, from).unwrap_or(self.bytes.len());

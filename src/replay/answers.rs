@@ -45,8 +45,9 @@ type KnownCounters = BTreeMap<u64, Option<Counter>>;
 impl Replay {
     /// Writes answers to the code cache for the next entries, as long as they are of the loaded
     /// thread `tid`, have only effects that the cache can repeat, no goal ends the run there, and
-    /// they are before entry number `last`. Returns them. In the run that follows, the thread stops
-    /// at the instruction of the entry after them.
+    /// the entry after them is of the thread, too, at a hook, and before entry number `last`.
+    /// Returns them, perhaps none. In the run that follows, the thread stops at the instruction of
+    /// the entry after them, which is never answered. The cursor stays.
     pub(super) fn offer_answers(
         &mut self,
         tid: Tid,

@@ -47,7 +47,8 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Returns the last position at or before `position` that has a checkpoint, regular or near.
+    /// Returns the last position at or before `position` that has a checkpoint, regular or near;
+    /// `None` if there is none.
     pub(super) fn last_at_or_before(&self, position: Position) -> Option<Position> {
         let last = |all: &BTreeMap<Position, Checkpoint>| {
             all.range(..=position).next_back().map(|(position, _)| *position)
@@ -55,7 +56,8 @@ impl Checkpoints {
         last(&self.regular).max(last(&self.near))
     }
 
-    /// Returns the last position before `position` that has a regular checkpoint.
+    /// Returns the last position before `position`, not at it, that has a regular checkpoint;
+    /// `None` if there is none.
     pub(super) fn last_regular_before(&self, position: Position) -> Option<Position> {
         self.regular.range(..position).next_back().map(|(position, _)| *position)
     }
@@ -76,6 +78,7 @@ impl Checkpoints {
         all.map(|checkpoint| &mut checkpoint.cursor)
     }
 
+    /// Returns the checkpoint at exactly this position, regular or near; `None` if there is none.
     fn get(&self, position: Position) -> Option<&Checkpoint> {
         self.regular.get(&position).or_else(|| self.near.get(&position))
     }
@@ -97,8 +100,9 @@ impl Checkpoints {
 
 impl Epoch {
     /// Keeps a copy of the process as a regular checkpoint at its position, unless there is one of
-    /// either kind. Removes every second regular one if there are too many then. If little memory
-    /// is available, removes them before, and keeps none if that does not suffice.
+    /// either kind. Removes every second regular one, perhaps this one, if there are too many then.
+    /// If little memory is available, removes every second one before, and keeps no new one if that
+    /// does not suffice.
     pub(super) fn keep_checkpoint(
         &mut self,
         position: Position,

@@ -36,7 +36,7 @@ impl Epoch {
     }
 
     /// Saves the code cache for the next replay of the program if this one added to it, or removes
-    /// the saved one if it has grown too large. Called when the process ends.
+    /// the saved one if it has grown too large. Called when the process is parked or ends.
     pub(super) fn save_code_cache(&self) {
         let Some(cache) = &self.code_cache else { return };
         match self.engine.updated_cache() {

@@ -26,6 +26,7 @@ pub(super) struct Context {
 }
 
 impl Context {
+    /// Creates the context of a thread that is in no system call, and has got no signal.
     pub(super) fn new(state: &ThreadState) -> Self {
         Self {
             registers: state.registers.into(),
@@ -56,10 +57,14 @@ impl Contexts {
         self.threads.keys().copied()
     }
 
+    /// Returns the context of a thread, whose registers may be outdated if it is loaded; `None` if
+    /// there is no such thread.
     pub(super) fn get(&self, tid: Tid) -> Option<&Context> {
         self.threads.get(&tid)
     }
 
+    /// Returns the context of a thread to change it, as [`Self::get`] does. A change of the
+    /// registers there has no effect on a loaded thread.
     pub(super) fn get_mut(&mut self, tid: Tid) -> Option<&mut Context> {
         self.threads.get_mut(&tid)
     }
@@ -83,8 +88,8 @@ impl Contexts {
     }
 
     /// Loads the registers of a thread into the process, after saving those of the thread that was
-    /// loaded. Does nothing if it is loaded already. Returns false, and loads nothing, if there is
-    /// no such thread.
+    /// loaded. Does nothing if it is loaded already. Returns false if there is no such thread: the
+    /// other one then stays loaded.
     pub(super) fn load(&mut self, tid: Tid, tracee: Tracee) -> Result<bool, Error> {
         if self.loaded == Some(tid) {
             return Ok(true);

@@ -112,20 +112,23 @@ impl Replay {
         Ok(())
     }
 
-    /// Sets the general registers of a thread. Begins a diversion first if there is none.
+    /// Sets the general registers of a thread, if it exists. Begins a diversion first if there is
+    /// none.
     pub fn divert_registers(&mut self, tid: Tid, registers: &Registers) -> Result<(), Error> {
         self.begin_diversion()?;
         self.epoch.set_registers(tid, *registers)
     }
 
-    /// Sets the extended state (XSAVE area) of a thread. Begins a diversion first if there is none.
+    /// Sets the extended state (XSAVE area) of a thread, if it exists. Begins a diversion first if
+    /// there is none.
     pub fn divert_extended(&mut self, tid: Tid, extended: Vec<u8>) -> Result<(), Error> {
         self.begin_diversion()?;
         self.epoch.contexts.set_extended(tid, &Bytes(extended), self.epoch.thread.tracee)
     }
 
     /// Writes memory. Begins a diversion first if there is none and the memory is the program's:
-    /// memory that is lent to the debugger can be written at any time.
+    /// memory that is lent to the debugger can be written at any time. Fails for unmapped memory
+    /// and for the replay's own; a diversion has then begun.
     pub fn divert_memory(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         if self.write_lent(addr, bytes) {
             return Ok(());
@@ -136,8 +139,9 @@ impl Replay {
 
     /// Runs one thread in a diversion, which must have begun, up to one of the stops that the goals
     /// accept, or to another [`DiversionEnd`]. It stops where it begins only if the debugger has
-    /// moved the thread to that stop. Other threads do not run. `print` gets what the thread writes
-    /// to its standard output and error.
+    /// moved the thread to that stop. Acts of the kernel do not end it, also those that are goals.
+    /// Other threads do not run. `print` gets what the thread writes to its standard output and
+    /// error.
     pub fn run_diverted(
         &mut self,
         tid: Tid,
@@ -278,9 +282,10 @@ impl Replay {
         Ok(raised.map(DiversionEnd::Signal))
     }
 
-    /// Makes a call that changes mappings, and returns its result. Refuses (`ENOSYS`) one that maps
-    /// a file or shared memory, maps at a fixed address, or needs memory that is not of the core
-    /// file. Fails for the replay's own memory.
+    /// Makes a call that changes mappings, and returns its result, also that of a failure. Refuses
+    /// (`ENOSYS`) to map a file or shared memory, to map or move to a fixed address, and to move,
+    /// advise on or make executable memory that is mapped from the core file
+    /// (`Epoch::is_mapped_from_core`). Fails for the replay's own memory.
     fn change_mappings(&mut self, number: u64, args: [u64; 6]) -> Result<i64, Error> {
         let [start, size, protection, fourth, ..] = args;
         let range = AddrRange::sized(Addr(start), size);

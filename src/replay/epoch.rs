@@ -28,8 +28,9 @@ pub(super) struct Epoch {
     pub(super) contexts: Contexts,
     /// The files of the memory that the program maps shared.
     pub(super) shared: SharedFiles,
-    /// The ranges into which stacks may still grow. Each ends at the lowest page that its stack had
-    /// when it was mapped, and is mapped already, with the stack's protection.
+    /// The ranges into which stacks may still grow, empty ones where there is no room yet. Each
+    /// ends at the lowest page that its stack had when it was mapped, and is mapped already, with
+    /// the stack's protection.
     pub(super) stack_room: Vec<AddrRange>,
     /// The number of log entries before the position at which the process began.
     pub(super) begins: u64,
@@ -79,6 +80,7 @@ impl Epoch {
         self.mapped_from_core.get(first).is_some_and(|mapped| mapped.overlaps(range))
     }
 
+    /// Returns the PID of the replay's process, which a restored checkpoint changes.
     pub(super) fn pid(&self) -> Pid {
         self.thread.pid
     }

@@ -83,8 +83,9 @@ impl Replay {
         Ok(true)
     }
 
-    /// Replaces the process by a new one at the first instruction of program `number` of the run,
-    /// moves there, and keeps a checkpoint. Fails if the run has no such program.
+    /// Replaces the process, which ends, by a new one at the beginning of program `number` of the
+    /// run: at its first instruction, or at the keyframe with which the log begins. Moves there,
+    /// and keeps a checkpoint. Fails if the run has no such program.
     pub(super) fn enter_epoch(&mut self, number: usize) -> Result<(), Error> {
         let at = self.outline.starts.get(number);
         let bad = || Error::BadLog { entry: self.cursor.index(), what: "a program is missing" };
@@ -142,7 +143,8 @@ impl Replay {
 
 impl Epoch {
     /// Applies the event of an entry to the process and to the entry's thread `tid`, which is at
-    /// the entry's site. Leaves the ticks, the cursor and [`LogEvent::Start`] to the caller.
+    /// the entry's site. Leaves the ticks, the cursor, [`LogEvent::Start`] and
+    /// [`LogEvent::FinalMemory`] to the caller. `Switch`, `Foreign` and `Finish` change nothing.
     pub(super) fn apply_entry(
         &mut self,
         tid: Tid,

@@ -36,8 +36,9 @@ pub(super) enum Advanced {
 }
 
 impl Replay {
-    /// Runs forward to a goal, to right after an access that meets a watch, or to the end, where
-    /// the position is then exact. Returns which, or [`MoveEnd::Interrupted`].
+    /// Runs forward to a goal, to right after an access that meets a watch, or to the end. Does not
+    /// stop at a stop where it begins. Returns which, or [`MoveEnd::Interrupted`]. The position is
+    /// then exact, except perhaps at the end ([`Self::exact_position`]).
     pub fn run_forward(&mut self, goals: &Goals<'_>, watches: &[Watch]) -> Result<MoveEnd, Error> {
         let found = self.with_watches(watches, |replay, watching| {
             replay.run_until_watched(None, goals, watching)
@@ -239,7 +240,8 @@ impl Replay {
     }
 
     /// Returns true if the loaded thread, that of `entry`, is where this next entry happens to it:
-    /// at the entry's site, after the entry's ticks.
+    /// at the entry's site, after the entry's ticks. Amid a REP instruction, iterations before the
+    /// entry may still be left ([`Self::walk_to`]).
     pub(super) fn is_at_site(&self, entry: &Entry) -> Result<bool, Error> {
         let is_there = match self.site_of(entry) {
             Site::Anywhere => true,
@@ -295,7 +297,7 @@ impl Replay {
     }
 
     /// Runs as [`Replay::run_until`], but instruction by instruction, and compares the watched
-    /// memory after each.
+    /// memory after each. Keeps no checkpoints.
     fn step_until(
         &mut self,
         until: Option<(u64, u64)>,

@@ -48,10 +48,10 @@ impl Replay {
         self.glancing.as_ref().is_some_and(|glanced| glanced.needs_stop.load(Ordering::Relaxed))
     }
 
-    /// Runs the loaded thread once. At each stop it waits at a glance, and goes on if the goals do
-    /// not accept the stop and are not interrupted. Leaves their decision about the stop that ends
-    /// the run in `self.glance_verdict`. Allows both threads all CPUs, since they run at the same
-    /// time.
+    /// Runs the loaded thread once. At a glance, it goes on if the goals pass the stop and the user
+    /// does not interrupt; otherwise it stops there, and `self.glance_verdict` is the goals'
+    /// answer: `None` if they cannot decide yet. A run without a glance leaves the verdict as it
+    /// is. Allows both threads all CPUs, since they run at the same time.
     pub(super) fn run_with_glances(
         &mut self,
         limit: RunLimit,

@@ -119,7 +119,8 @@ impl Replay {
         if self.diverted.is_some() { Vec::new() } else { self.lent.mappings().collect() }
     }
 
-    /// Maps all lent memory in the process, as a diversion begins.
+    /// Maps all lent memory in the process, as a diversion begins. Fails at the first area where
+    /// something else is mapped; those before it stay mapped.
     pub(super) fn map_all_lent(&mut self) -> Result<(), Error> {
         let starts: Vec<Addr> = self.lent.areas.keys().copied().collect();
         starts.into_iter().try_for_each(|start| self.map_lent(start))

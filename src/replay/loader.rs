@@ -124,8 +124,9 @@ impl Epoch {
     }
 }
 
-/// Returns a stack's mapping, extended downwards to 64 MiB, or to the next reserved range: the
-/// kernel lets it grow as it is used, but here it has its final size from the beginning.
+/// Returns a stack's mapping, extended downwards to 64 MiB in all, or to the gap that the kernel
+/// keeps above the next reserved range; never cut. The kernel lets it grow as it is used, but here
+/// it has its final size from the beginning.
 fn with_full_size(stack: &Mapped, reserved: &[AddrRange]) -> Mapped {
     let below = reserved.iter().filter(|range| range.end <= stack.range.start);
     let lowest = below.map(|range| range.end.0.saturating_add(STACK_GAP_BYTES)).max().unwrap_or(0);

@@ -93,8 +93,8 @@ impl LoadingKeyframe {
         self.epoch.begins
     }
 
-    /// Loads the rest, unless `interrupted` returns true on the way. Returns true if all of it is
-    /// loaded; otherwise another call goes on.
+    /// Loads the rest, unless `interrupted`, called before each entry, returns true. Returns true
+    /// if all of it is loaded, after which a call fails; otherwise another call goes on.
     pub(super) fn go_on(
         &mut self,
         reader: &Reader,

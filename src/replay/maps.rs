@@ -1,6 +1,7 @@
 //! Mappings and memory of the replay's process, changed by system calls that it is made to execute
 //! (at the SYSCALL instruction in the replay's own page) and by writes from outside. Translated
-//! code of memory that changes is dropped first.
+//! code of memory that changes is dropped first. A stack's *room* is the memory below it into which
+//! it may grow, and which is mapped already.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -59,6 +60,7 @@ impl Epoch {
                 self.drop_code_in(mapped.range)?;
                 self.map(mapped, reader)?;
                 if mapped.grows_down {
+                    // It has no room yet: `grow_stack` makes some when it is needed.
                     let start = mapped.range.start;
                     self.stack_room.push(AddrRange::new(start, start));
                 }
@@ -132,6 +134,8 @@ impl Epoch {
         Ok(())
     }
 
+    /// Moves pages from `from` to `to` by mremap(2), instead of whatever is there; with `flags` 0,
+    /// only changes their size in place.
     fn remap(&mut self, from: AddrRange, to: AddrRange, flags: u64) -> Result<(), Error> {
         let target = if flags == 0 { 0 } else { to.start.0 };
         let args = [from.start.0, from.size_bytes(), to.size_bytes(), flags, target, 0];
@@ -164,10 +168,10 @@ impl Epoch {
         self.check_is_programs(range).is_ok() && pages.all(is_writable)
     }
 
-    /// Maps a recorded mapping at its address, with its recorded contents: zeros, and zeros after
-    /// the end of a stored file. Announces code that earlier runs executed there to the engine. The
-    /// caller reads the mappings again ([`Self::refresh_mappings`]). Fails for the replay's own
-    /// memory.
+    /// Maps a recorded mapping at its address, instead of whatever is there, with its recorded
+    /// contents: zeros, or a stored file and zeros after its end. Announces code that earlier runs
+    /// executed there to the engine. The caller reads the mappings again
+    /// ([`Self::refresh_mappings`]). Fails for the replay's own memory.
     pub(super) fn map(&mut self, mapped: &Mapped, reader: &Reader) -> Result<(), Error> {
         self.check_is_programs(mapped.range)?;
         if let Some(part) = mapped.shared {

@@ -29,6 +29,7 @@ struct ThisThread {
 }
 
 impl ThisThread {
+    /// Lets the calling thread use all its CPUs again. Does nothing if it is not pinned.
     fn unpin(&mut self) {
         if let Some(all) = self.unpinned.take() {
             let _ = all.pin_this_thread();

@@ -314,7 +314,8 @@ impl Outline {
     }
 
     /// Returns the last keyframe of a program at or before a position, if there is one: the number
-    /// of entries before it, and the place where the log continues.
+    /// of entries before it, and the place where the log continues. The position must not be in a
+    /// later program, whose keyframe would be returned.
     pub(super) fn keyframe_before(
         &self,
         number: usize,
@@ -354,6 +355,7 @@ impl Outline {
         }
     }
 
+    /// Returns the act of an entry; [`Act::Other`] also if the log does not have the entry.
     fn act(&self, entry: u64) -> Act {
         self.summary_of(entry).map_or(Act::Other, |entry| entry.act)
     }
@@ -450,8 +452,8 @@ fn join(ranges: &mut Vec<AddrRange>) {
     });
 }
 
-/// Adds the stored files among these mappings, by their paths. Leaves out names that are not
-/// absolute.
+/// Adds the stored files among these mappings, by their paths; of several with one path, the last
+/// stays. Leaves out names that are not absolute.
 fn note_files<'a>(
     mapped: impl IntoIterator<Item = &'a Mapped>,
     files: &mut BTreeMap<String, ImageId>,

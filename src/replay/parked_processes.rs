@@ -49,7 +49,8 @@ impl ParkedProcesses {
         self.0.clear();
     }
 
-    /// Returns the last checkpoint at or before a position of program `number`.
+    /// Returns the last checkpoint at or before a position of program `number`; `None` if there is
+    /// none. It is valid until the processes change.
     pub(super) fn last_at_or_before(
         &self,
         number: usize,

@@ -3,7 +3,7 @@
 //! A process that was loaded from the keyframe at the end has no earlier checkpoint to go back to.
 //! So a second process is loaded from the keyframe before it, runs to the end while it keeps
 //! checkpoints, and then takes the place of the first. If the user interrupts that, it is set aside
-//! ([`Preparation::Interrupted`]).
+//! ([`Preparation::Loading`], [`Preparation::Interrupted`]).
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -42,8 +42,9 @@ impl Replay {
     }
 
     /// Runs a process that begins earlier to the end: the one that was set aside, or a new one. It
-    /// replaces the replay's process when it is there. If it is interrupted or fails, it is set
-    /// aside, and the replay keeps its process and position.
+    /// replaces the replay's process when it is there. If it is interrupted, it is set aside. Then,
+    /// and also if this fails, the replay keeps its process and position. After a failure the
+    /// caller gives the preparation up.
     fn continue_preparation(&mut self, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
         let end = self.position();
         let mut other = match std::mem::take(&mut self.preparation) {
@@ -131,10 +132,11 @@ impl Replay {
         self.undo_log = UndoLog::default();
     }
 
-    /// Switches to the process of an interrupted preparation, if it is of program `number` and
-    /// begins at or before `target`, after loading the rest of it; otherwise ends that process.
-    /// Returns true if it switched. The replay is then at the process's position, which may be
-    /// after `target`; its former process ends.
+    /// Switches to the process of an interrupted preparation, of which it first loads the rest.
+    /// Ends that process instead, and returns false, if it is of another program than `number`,
+    /// begins after `target` or cannot be loaded. Also returns false if there is none. After a
+    /// switch, the replay is at the process's position, which may be after `target`; its former
+    /// process has ended.
     pub(super) fn switch_to_prepared(&mut self, number: usize, target: Position) -> bool {
         let can_reach_target =
             |of: usize, begins: u64| of == number && Position::after_entries(begins) <= target;

@@ -65,7 +65,9 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Opens the replay of a recording, at the first instruction of its program.
+    /// Opens the replay of a recording, at its first position: the first instruction of its program
+    /// or, if that is not recorded, where the log begins. Fails if the recording is not exact, or
+    /// its log is empty.
     pub fn open(reader: Reader) -> Result<Self, Error> {
         Self::open_as(reader, CodeKind::Counting)
     }
@@ -120,7 +122,7 @@ impl Replay {
         Position { entry, ticks, instructions: self.instructions.unwrap_or(0) }
     }
 
-    /// Returns the position of the program's first instruction.
+    /// Returns the position of the first recorded instruction, at which the replay was opened.
     pub fn first(&self) -> Position {
         self.first
     }
@@ -131,7 +133,8 @@ impl Replay {
         self.outline.moment(position)
     }
 
-    /// Returns the first position with this moment ([`Self::moment`]).
+    /// Returns the first position with this moment ([`Self::moment`]). For a moment after the run's
+    /// last, it has ticks that the run does not have.
     pub fn position_of_moment(&self, moment: u64) -> Position {
         self.outline.position_of_moment(self.first.entry, moment)
     }

@@ -69,6 +69,7 @@ impl Replay {
         }
     }
 
+    /// Sets the stops of the goals in the engine, in place of all others.
     fn set_stops(&mut self, goals: &Goals<'_>) {
         let stops: BTreeSet<u64> = goals.stops.iter().map(|addr| addr.0).collect();
         self.epoch.engine.set_stops(&stops);

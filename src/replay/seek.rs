@@ -44,7 +44,7 @@ impl Replay {
     /// Moves to a position, and loads the thread that executes next there. A position at which a
     /// program is still being loaded, and nothing executes, is taken for that of its first
     /// instruction. If the position's tick has fewer instructions, ends at its last one; if the run
-    /// ends earlier, there.
+    /// ends earlier, there. A diversion must have been ended.
     pub fn seek(&mut self, target: Position) -> Result<(), Error> {
         let _pinned = PinGuard::begin();
         self.is_at_end = false;
@@ -63,9 +63,9 @@ impl Replay {
         if self.run_straight_to(target)? { Ok(()) } else { self.seek_by_steps(target) }
     }
 
-    /// Executes the instructions from the beginning of a tick to a position in it, several at a
-    /// time. Returns false if the code changed on the way, so that the replay's position is
-    /// unknown. Ends early at a hook, a fault or the end of the tick.
+    /// Executes the instructions up to a later position in the replay's tick, several at a time.
+    /// Returns false if the code changed on the way, so that the replay's position is unknown. Ends
+    /// early, and returns true, at a hook, a fault or the end of the tick.
     fn run_straight_to(&mut self, target: Position) -> Result<bool, Error> {
         while self.position() < target && self.ticks == target.ticks {
             let left = target.instructions.saturating_sub(self.position().instructions);
@@ -82,8 +82,8 @@ impl Replay {
         Ok(true)
     }
 
-    /// Moves by single steps to a position in a tick that changes its own code, from the beginning
-    /// of the tick. Ends early at a hook, a fault or the end of the tick.
+    /// Moves to a position in a tick that changes its own code: to the beginning of the tick, and
+    /// from there by single steps. Ends early at a hook, a fault or the end of the tick.
     fn seek_by_steps(&mut self, target: Position) -> Result<(), Error> {
         // No recursion: to the first instruction of a tick, `seek` never needs single steps.
         self.seek(Position { instructions: 0, ..target })?;
@@ -96,8 +96,8 @@ impl Replay {
     }
 
     /// Runs to the beginning of the tick of `target`, a position in a tick that does not begin
-    /// before the replay's, or to the end of the run if that is earlier. Returns false if it was
-    /// interrupted.
+    /// before the replay's, or to the end of the run if that is earlier. Stays if the replay is in
+    /// that tick already. Returns false if it was interrupted.
     pub(super) fn run_to_tick(
         &mut self,
         target: Position,
@@ -115,7 +115,8 @@ impl Replay {
 
     /// Runs towards a position, if it is far, and keeps near checkpoints at distances from it that
     /// shrink, since a user who goes back once will do so again. Removes earlier near ones. Ends
-    /// before the position, at the last of them. Returns false if it was interrupted.
+    /// before the position, at the last of them. Does nothing if the position is near. Returns
+    /// false if it was interrupted.
     pub(super) fn keep_near_checkpoints(
         &mut self,
         target: Position,
@@ -253,7 +254,8 @@ impl Replay {
     /// Replaces the process by one of program `number` that begins at or before a position: that of
     /// a preparation, a parked one, or a new one at the last keyframe or at the program's start.
     /// The replay is then at the beginning of the new one, at the parked one's last checkpoint at
-    /// or before the position, or where the preparation is.
+    /// or before the position, or where the preparation is, perhaps after the position. The former
+    /// process is parked if a parked one or a keyframe replaces it; otherwise it ends.
     pub(super) fn load_before(&mut self, number: usize, target: Position) -> Result<(), Error> {
         if self.switch_to_prepared(number, target) {
             return Ok(());
@@ -327,8 +329,8 @@ impl Replay {
     }
 
     /// Moves to a place of the next thread within the tick that begins at the position `tick`.
-    /// Within the iterations of a string instruction, [`Self::position`] is then only that of the
-    /// tick.
+    /// Fails if the thread does not reach it. Within the iterations of a string instruction,
+    /// [`Self::position`] is then only that of the tick.
     pub fn seek_place(&mut self, tick: Position, place: PlaceInTick) -> Result<(), Error> {
         self.seek(Position { instructions: 0, ..tick })?;
         let tid = self.next_thread()?.unwrap_or_default();

@@ -27,6 +27,7 @@ const NAME: &[u8] = b"shared\0";
 pub(super) struct SharedFiles(BTreeMap<u64, u64>);
 
 impl SharedFiles {
+    /// Returns true if the program has mapped no shared memory yet.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -148,6 +149,7 @@ fn copy_range(from: &File, mut at: u64, to: &File, mut offset: u64, size: u64) -
     Ok(())
 }
 
+/// Returns a function that makes the error of a failed `call` from an [`io::Error`].
 fn failed(call: &'static str) -> impl Fn(io::Error) -> Error {
     move |error| failed_call(call, error.raw_os_error().unwrap_or(libc::EIO))
 }

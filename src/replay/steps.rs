@@ -74,7 +74,7 @@ impl Replay {
         let (ip, instructions) = (self.ip()?, self.instructions);
         while self.ip()? == ip {
             let one = Bound::Instructions(1);
-            // While the path of a run is made, the code records it.
+            // While the path of a run is made, the code records it, and runs by `rerun` only.
             let faults = if self.code == CodeKind::Rerecording {
                 let run =
                     self.epoch.engine.rerun(&mut self.epoch.thread, RerunLimit::Bound(one))?;
@@ -128,6 +128,8 @@ impl Replay {
         let _pinned = PinGuard::begin();
         let ticks = self.ticks;
         while self.ip()? != place.ip && self.ticks == ticks {
+            // After `Lost`, it is unknown how far the thread is. The walk goes on from there, and
+            // fails if the thread has passed the place.
             if self.run_straight(u64::MAX, Some(place.ip))? == StraightRun::NeedsSteps {
                 break;
             }

@@ -25,8 +25,8 @@ impl Replay {
         self.epoch.contexts.tids().collect()
     }
 
-    /// Returns the thread that executes next, that of the log's next entry; `None` at the end, or
-    /// if this entry creates the thread.
+    /// Returns the thread that executes next, that of the log's next entry; `None` at the end, if
+    /// this entry creates the thread, or if the log cannot be read.
     pub fn running(&mut self) -> Option<Tid> {
         let next = self.next_thread().ok().flatten();
         next.filter(|tid| self.epoch.contexts.get(*tid).is_some())

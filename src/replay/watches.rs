@@ -62,6 +62,8 @@ pub(super) struct Watching {
 }
 
 impl Watch {
+    /// Returns the watch for debug registers: it reports all writes, and reads if these are
+    /// watched.
     fn of_registers(&self) -> tracee::Watch {
         let reads = self.kind.is_of_reads();
         tracee::Watch { addr: self.range.start, size_bytes: self.range.size_bytes(), reads }

@@ -26,8 +26,8 @@ pub(super) fn find_debug_file(files: &dyn Files, path: &Path, elf: &Elf) -> Opti
 }
 
 /// Opens the file that several debug files share (section `.gnu_debugaltlink`, made by dwz):
-/// `name`, relative to the directory of `of`, the debug file that names it; else the one with the
-/// build ID in the global directory. `None` if neither has the build ID.
+/// `name`, which may be relative to the directory of `of`, the debug file that names it; else the
+/// one with the build ID in the global directory. `None` if neither has the build ID.
 pub(super) fn open_supplement(
     files: &dyn Files,
     of: &Path,
@@ -39,8 +39,8 @@ pub(super) fn open_supplement(
     named.or_else(|| open_by_id(files, build_id).map(|file| file.bytes))
 }
 
-/// Opens the debug file with this build ID in the global directory; `None` if it is not there, or
-/// its own ID is another one.
+/// Opens the debug file with this build ID in the global directory; `None` if it is not there, its
+/// own ID is another one, or `id` is empty.
 fn open_by_id(files: &dyn Files, id: &[u8]) -> Option<DebugFile> {
     let (first, rest) = id.split_first()?;
     let mut name = format!("{DEBUG_DIRECTORY}/.build-id/{first:02x}/");
@@ -53,6 +53,7 @@ fn open_by_id(files: &dyn Files, id: &[u8]) -> Option<DebugFile> {
     Some(DebugFile { path, bytes })
 }
 
+/// Returns true if a file is an ELF file with this build ID.
 fn has_id(bytes: &Bytes, id: &[u8]) -> bool {
     Elf::parse(bytes).is_ok_and(|elf| elf.build_id.as_deref() == Some(id))
 }

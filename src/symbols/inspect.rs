@@ -53,7 +53,8 @@ impl Symbols {
     }
 
     /// Returns the source lines of the code in `range`, such as that of a function: of the
-    /// compilation unit at its start, also from the module's separate debug file.
+    /// compilation unit at its start, also from the module's separate debug file. The code of a
+    /// line may reach out of `range`.
     pub fn source_lines_in(&self, range: AddrRange) -> Vec<SourceLine> {
         let Some(module) = self.module_at(range.start) else { return Vec::new() };
         let at = range.start.0.wrapping_sub(module.bias);
@@ -79,8 +80,9 @@ impl Symbols {
     }
 
     /// Returns the global variable that `name` means in the code at `addr`: one of the same
-    /// compilation unit before one of the same module, before others; `None` if there is none.
-    /// `name` may omit outer namespaces.
+    /// compilation unit before one of the same module, before one of the other modules in the order
+    /// of their addresses; `None` if there is none. `name` may omit outer namespaces, unless a
+    /// module has several such variables.
     pub fn global_at(&self, addr: Addr, name: &str) -> Option<Variable> {
         let own = self.module_at(addr).and_then(|module| {
             let at = addr.0.wrapping_sub(module.bias);

@@ -27,6 +27,7 @@ pub(super) struct Module {
 }
 
 impl Module {
+    /// Creates the module `bytes` with the path `name`, mapped at `range`. Reads nothing of it yet.
     pub(super) fn new(
         name: &str,
         bytes: Bytes,

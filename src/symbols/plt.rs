@@ -14,7 +14,8 @@ pub(super) struct Stub<'data> {
     pub(super) target: &'data [u8],
 }
 
-/// Returns all stubs of `elf` whose function is known.
+/// Returns all stubs of `elf` whose function is known, in the sections whose names begin with
+/// `.plt`.
 pub(super) fn stubs<'data>(elf: &ElfFile64<'data, Endianness>) -> Vec<Stub<'data>> {
     let slots = got_slots(elf);
     let mut stubs = Vec::new();
@@ -41,6 +42,7 @@ fn add_section_stubs<'data>(
     slots: &HashMap<u64, &'data [u8]>,
     stubs: &mut Vec<Stub<'data>>,
 ) {
+    // `size_bytes` as a usize.
     let step = if size_bytes == 8 { 8 } else { 16 };
     let starts = (0..).map(|index: u64| address.wrapping_add(index.wrapping_mul(size_bytes)));
     for (stub, start) in code.chunks(step).zip(starts) {

@@ -25,9 +25,10 @@ pub(super) struct SymbolTable {
 /// A function found by address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FunctionSymbol {
-    /// Its demangled name.
+    /// Its demangled name; `name@plt` for a stub of the procedure linkage table.
     pub(super) name: String,
     pub(super) start: u64,
+    /// Zero if the symbol has no size.
     pub(super) size_bytes: u64,
 }
 
@@ -88,8 +89,8 @@ impl SymbolTable {
         &self.code
     }
 
-    /// Returns the function or stub whose symbol covers `addr`; `None` if there is none, or its
-    /// name is not UTF-8.
+    /// Returns the function, label or stub whose symbol covers `addr`, as [`covered_code`] says;
+    /// `None` if there is none, or its name is not UTF-8.
     pub(super) fn function_at(&self, addr: u64) -> Option<FunctionSymbol> {
         let index = usize::try_from(self.by_address.find(addr)?.value).ok()?;
         let symbol = self.symbols.get(index)?;
@@ -125,6 +126,7 @@ impl SymbolTable {
     }
 }
 
+/// Returns the address ranges of the sections with code; empty if the file has no sections.
 fn code_sections(elf: &File<'_>) -> Spans {
     let is_code = |flags: object::SectionFlags| matches!(flags, object::SectionFlags::Elf { sh_flags, .. } if sh_flags.contains(object::elf::SHF_EXECINSTR));
     let sections = elf.sections().filter(|section| is_code(section.flags()));
@@ -135,7 +137,8 @@ fn code_sections(elf: &File<'_>) -> Spans {
     Spans::new(spans.collect())
 }
 
-/// Adds the functions and labels of an ELF symbol table that are in the code sections.
+/// Adds the functions and labels of an ELF symbol table that start in the code sections. Leaves out
+/// undefined and nameless ones.
 fn push_symbols(
     symbols: &mut Vec<Symbol>,
     table: &ElfTable<'_, object::elf::FileHeader64<Endianness>>,
@@ -168,7 +171,8 @@ fn push_symbols(
     }
 }
 
-/// Adds the stubs of the procedure linkage table.
+/// Adds the stubs of the procedure linkage table, with the names of the functions to which they
+/// jump.
 fn push_stubs(symbols: &mut Vec<Symbol>, elf: &File<'_>, file: usize, bytes: &Bytes) {
     for stub in plt::stubs(elf) {
         let Some(name) = name_in(file, bytes, stub.target, true) else { continue };
@@ -210,7 +214,8 @@ fn covered_code(symbols: &[Symbol], code: &Spans) -> Spans {
     Spans::new(highest_ranking(&ranges, symbols))
 }
 
-/// Returns the range with the highest-ranking symbol for each start address.
+/// Returns for each start address the range of the highest-ranking symbol; of equal ones, the
+/// last. `ranges` must be sorted by start; the value of each is an index in `symbols`.
 fn highest_ranking(ranges: &[Span], symbols: &[Symbol]) -> Vec<Span> {
     let rank = |span: &Span| usize::try_from(span.value).ok().and_then(|at| symbols.get(at));
     let same_start = |a: &Span, b: &Span| a.start == b.start;

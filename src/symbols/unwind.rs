@@ -128,7 +128,7 @@ impl UnwindTables {
     }
 
     /// Returns the row of an address of the file, from `.eh_frame` or else from `.debug_frame`;
-    /// `None` if neither covers it. Keeps it in the cache.
+    /// `None` if neither covers it, or its entry is damaged. Keeps it, also `None`, in the cache.
     fn row(&self, addr: u64) -> Option<Arc<Row>> {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(row) = rows.get(&addr) {

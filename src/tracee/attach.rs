@@ -140,7 +140,8 @@ impl AttachInProgress {
     }
 
     /// Attaches to a thread and requests its stop. A thread that a traced one created is traced
-    /// already, and stops without a request. Ignores a thread that is gone.
+    /// already, and stops without a request. Ignores a thread that is gone before it is attached
+    /// to.
     fn seize(&mut self, tid: Tid) -> Result<(), Error> {
         match Tracee(tid).seize() {
             Ok(()) => {

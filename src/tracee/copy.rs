@@ -37,8 +37,8 @@ impl Tracee {
     ///
     /// The thread must not be inside a system call. During the call, all signals are blocked, and
     /// job control stops that arrive are lost. If the thread ends or a request fails, its registers
-    /// and mask stay those of the call; if only clone(2) fails, they are restored. The caller must
-    /// end the copy ([`kill_and_reap`]).
+    /// and mask stay those of the call, and a copy that exists by then stays, stopped; if only
+    /// clone(2) fails, they are restored. The caller must end the copy ([`kill_and_reap`]).
     pub fn copy_process(self, gadget: Addr) -> Result<Pid, Error> {
         let registers = self.registers()?;
         let mask = self.signal_mask()?;
@@ -116,7 +116,8 @@ pub fn start_empty(reserved: &[AddrRange]) -> Result<(Pid, Addr), Error> {
 /// Attaches to a new copy of this process and makes it empty itself: it closes its files, starts a
 /// session, maps a page that overlaps none of `reserved`, and unmaps all else. Uses a SYSCALL
 /// instruction of its C library, at last that of the page. Returns the page, at which the process
-/// is stopped.
+/// is stopped. Ignores errors of the calls but mmap(2). If this fails, the caller ends the process,
+/// wherever it is then.
 fn empty_process(pid: Pid, reserved: &[AddrRange]) -> Result<Addr, Error> {
     let tracee = Tracee(Tid(pid.0));
     tracee.seize()?;

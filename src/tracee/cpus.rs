@@ -45,8 +45,8 @@ impl Cpus {
         any.then_some(Self(rest))
     }
 
-    /// Restricts a thread to these CPUs. Ignores a thread that is gone. Fails if the kernel allows
-    /// none of them.
+    /// Restricts a thread to these CPUs, and the threads and processes that it creates from then
+    /// on. Ignores a thread that is gone. Fails if the kernel allows none of them.
     pub fn pin(self, tid: Tid) -> Result<(), Error> {
         match sched_setaffinity(NixPid::from_raw(tid.0), &self.0) {
             Err(errno) if errno != Errno::ESRCH => {
@@ -56,7 +56,7 @@ impl Cpus {
         }
     }
 
-    /// Restricts the calling thread to these CPUs.
+    /// Restricts the calling thread to these CPUs, as [`Self::pin`] does.
     pub fn pin_this_thread(self) -> Result<(), Error> {
         self.pin(CALLING_THREAD)
     }

@@ -84,7 +84,9 @@ pub struct Watched(Vec<Slot>);
 
 impl Watched {
     /// Watches these ranges (at most four) and no others. Does nothing if exactly these, in the
-    /// same order, are watched already. Leaves earlier hits in DR6.
+    /// same order, are watched already. Leaves earlier hits in DR6. If it fails, as for an address
+    /// that the kernel refuses, the thread may watch nothing, and a `set` of the ranges before it
+    /// does not change that.
     pub fn set(&mut self, tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
         if self.0 != slots {
             write_slots(tracee, slots)?;

@@ -152,6 +152,7 @@ fn is_unreaped(pid: Pid) -> bool {
     unsafe { libc::waitid(libc::P_PID, number, &raw mut info, flags) == 0 }
 }
 
+/// Creates a pipe, and returns its ends for reading and writing. An execve(2) closes them.
 fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
     pipe2(OFlag::O_CLOEXEC).map_err(|errno| Error::System { call: "pipe2", errno })
 }
@@ -164,6 +165,7 @@ fn has_data(pipe: &OwnedFd) -> bool {
     ready.is_ok_and(|count| count > 0) && readable
 }
 
+/// Returns a text as a C string. Fails if it has a zero byte.
 fn c_string(text: &OsStr) -> Result<CString, Error> {
     CString::new(text.as_bytes()).map_err(|_| Error::ZeroByte)
 }

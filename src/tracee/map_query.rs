@@ -45,8 +45,8 @@ struct Query {
 pub struct MapQuery(File);
 
 impl MapQuery {
-    /// Opens the file of the mappings; `None` if that fails, as for a process that has ended. If
-    /// the kernel answers no queries, each query fails.
+    /// Opens the file of the mappings; `None` if that fails, as for a process that is gone. If the
+    /// kernel answers no queries, or the process's first thread has ended, each query fails.
     pub fn open(pid: Pid) -> Option<Self> {
         File::open(format!("/proc/{pid}/maps")).ok().map(Self)
     }
@@ -93,7 +93,7 @@ fn mapping_at_or_after(maps: &File, at: Addr) -> Result<Option<Mapping>, Unanswe
     // The size includes the NUL at the end.
     let length = usize::try_from(query.vma_name_size).unwrap_or(usize::MAX).saturating_sub(1);
     let name = name.get(..length).ok_or(Unanswered)?;
-    // In the text a line break is `\012`.
+    // In the text a line break is `\012`, so there a backslash in a name is ambiguous.
     if name.iter().any(|byte| matches!(byte, b'\n' | b'\\')) {
         return Err(Unanswered);
     }

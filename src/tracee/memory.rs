@@ -23,7 +23,8 @@ impl Memory {
     }
 
     /// Fills `buf` from the memory at `addr`, up to the first byte that cannot be read. Returns the
-    /// number of bytes read, 0 if there are none or the process has ended.
+    /// number of bytes read, 0 if there are none, or the process has ended or executed another
+    /// program.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         let mut done = 0;
         while done < buf.len() {

@@ -62,7 +62,7 @@ struct Region {
 pub struct PageMap(File);
 
 impl PageMap {
-    /// Opens the page map; `None` if the kernel does not allow it.
+    /// Opens the page map; `None` if the kernel does not allow it, or the process is gone.
     pub fn open(pid: Pid) -> Option<Self> {
         File::open(live_thread_dir(pid).join("pagemap")).ok().map(Self)
     }
@@ -100,7 +100,7 @@ impl PageMap {
                     &mut touched,
                     region.start,
                     region.end,
-                    state_of(region.categories, PAGE_IS_FILE),
+                    touched_state(region.categories, PAGE_IS_FILE),
                 );
             }
             // The kernel is to make progress.
@@ -128,7 +128,8 @@ impl PageMap {
                 let entry = u64::from_le_bytes(entry.try_into().ok()?);
                 if entry & IS_TOUCHED != 0 {
                     let start = page * PAGE_BYTES;
-                    push_pages(&mut touched, start, start + PAGE_BYTES, state_of(entry, FILE_BIT));
+                    let state = touched_state(entry, FILE_BIT);
+                    push_pages(&mut touched, start, start + PAGE_BYTES, state);
                 }
                 page += 1;
             }
@@ -137,8 +138,9 @@ impl PageMap {
     }
 }
 
-/// Returns the state of a page by its flags, of which `file_bit` marks a page of a file.
-fn state_of(flags: u64, file_bit: u64) -> PageState {
+/// Returns the state of a touched page: of its file if `flags` have `file_bit`, else private. Not
+/// for untouched pages.
+fn touched_state(flags: u64, file_bit: u64) -> PageState {
     if flags & file_bit == 0 { PageState::Private } else { PageState::OfFile }
 }
 

@@ -23,8 +23,9 @@ pub(super) fn live_thread_dir(pid: Pid) -> PathBuf {
     others.into_iter().find(lives).unwrap_or(first)
 }
 
-/// Returns the process's mappings, in the order of their addresses. Fails if the process is gone,
-/// or a line of the list cannot be parsed.
+/// Returns the process's mappings, in the order of their addresses. In a name, bytes that are not
+/// UTF-8 are replaced, so such a file cannot be opened by it. Fails if the process is gone, or a
+/// line of the list cannot be parsed.
 pub fn mappings(pid: Pid) -> Result<Vec<Mapping>, Error> {
     let path = live_thread_dir(pid).join("maps");
     // A file name may be any bytes. The text is for display, so invalid UTF-8 is replaced.
@@ -149,7 +150,7 @@ pub fn auxv_value(vector: &[u8], kind: u64) -> Option<u64> {
 }
 
 /// Returns the path of the file that the process executes (`/proc/PID/exe`). It ends in `
-/// (deleted)` if the file was deleted.
+/// (deleted)` if the file was deleted. Fails if the process is gone, or may not be examined.
 pub fn executable(pid: Pid) -> Result<PathBuf, Error> {
     let path = live_thread_dir(pid).join("exe");
     fs::read_link(&path).map_err(|error| Error::Proc { path, error })

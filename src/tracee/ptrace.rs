@@ -105,7 +105,7 @@ impl Tracee {
     }
 
     /// Requests a stop of the thread, which a wait reports as [`PtraceEvent::Stop`], unless another
-    /// stop comes first.
+    /// stop comes first: that also ends the request.
     pub fn interrupt(self) -> Result<(), Error> {
         self.request("INTERRUPT", libc::PTRACE_INTERRUPT, 0, 0)
     }
@@ -156,7 +156,8 @@ impl Tracee {
         }
     }
 
-    /// Returns the `siginfo_t` of the signal that the thread stopped for.
+    /// Returns the `siginfo_t` of the signal that the thread stopped for. Must be called at
+    /// [`Stop::Signal`].
     pub fn signal_info(self) -> Result<SiginfoBytes, Error> {
         let mut info = [0_u8; size_of::<libc::siginfo_t>()];
         self.request("GETSIGINFO", libc::PTRACE_GETSIGINFO, 0, info.as_mut_ptr() as usize)?;
@@ -177,8 +178,9 @@ impl Tracee {
         Ok(mask)
     }
 
-    /// Returns true if a SIGTRAP of the stopped thread is pending and not blocked: its trap
-    /// occurred together with the event that stopped the thread. False if that cannot be read.
+    /// Returns true if a SIGTRAP of the stopped thread, or of its process `pid`, is pending and not
+    /// blocked: its trap occurred together with the event that stopped the thread. False if that
+    /// cannot be read.
     pub fn has_pending_trap(self, pid: Pid) -> bool {
         let is_pending = |now: Signals| now.pending & !now.blocked & TRAP_BIT != 0;
         signals(pid, self.0).is_ok_and(is_pending)
@@ -192,11 +194,13 @@ impl Tracee {
     }
 
     /// Makes a stopped thread execute a system call with the SYSCALL instruction at `gadget`, waits
-    /// for its end, and restores the registers, even if the thread is killed during the call.
-    /// Blocks all signals for the duration. Returns the call's result; an error of the call is a
-    /// negative number, not an `Err`. Job control stops that arrive during the call are raised
-    /// again after it. If the thread is killed, fails with [`Error::Disturbed`]. If another ptrace
-    /// request fails, registers and mask stay as they are then.
+    /// for its end, and restores the registers, even if the thread is killed during the call. But
+    /// `orig_rax` becomes all ones, so the kernel does not repeat a call in which the thread was
+    /// interrupted: move the thread out of it first. Blocks all signals for the duration. Returns
+    /// the call's result; an error of the call is a negative number, not an `Err`. Job control
+    /// stops that arrive during the call are raised again after it. If the thread is killed, fails
+    /// with [`Error::Disturbed`]. If another ptrace request fails, registers and mask stay as they
+    /// are then.
     pub fn inject(self, gadget: Addr, number: u64, args: [u64; 6]) -> Result<i64, Error> {
         let registers = self.registers()?;
         let mask = self.signal_mask()?;
@@ -339,7 +343,7 @@ impl Tracee {
         }
     }
 
-    /// Sets debug register `number`.
+    /// Sets debug register `number`, from 0 to 7. The kernel may refuse the value.
     pub fn set_debug_register(self, number: usize, value: u64) -> Result<(), Error> {
         let offset = debug_register_offset(number);
         let value = usize::try_from(value).unwrap_or(0);
@@ -377,7 +381,8 @@ impl Tracee {
         (asked == 0 && head != 0).then_some(Addr(head))
     }
 
-    /// Kills a process (SIGKILL). Does nothing if it is gone.
+    /// Sends SIGKILL to a process. Does not wait for its end, or reap it. Ignores failures, as for
+    /// a process that is gone.
     pub fn kill_process(pid: Pid) {
         // SAFETY: kill(2) touches no memory. It is no error if the process is already gone.
         unsafe { libc::kill(pid.0, libc::SIGKILL) };
@@ -426,11 +431,12 @@ impl DeferredStops {
     }
 }
 
+/// Returns a signal as the argument of a ptrace request; 0, for none, if it is negative.
 fn signal_argument(signal: Signo) -> usize {
     usize::try_from(signal).unwrap_or(0)
 }
 
-/// Returns the offset of a debug register in `struct user`.
+/// Returns the offset of a debug register in `struct user`. Does not check the number.
 fn debug_register_offset(number: usize) -> usize {
     std::mem::offset_of!(libc::user, u_debugreg) + number * size_of::<u64>()
 }

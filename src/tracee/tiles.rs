@@ -78,8 +78,8 @@ impl Tracee {
     }
 }
 
-/// Returns true if an XSAVE area has tiles that are not in their initial state; false if it is too
-/// short for a header.
+/// Returns true if an XSAVE area has tiles that are not in their initial state, whatever their
+/// configuration; false if it is too short for a header.
 fn has_tiles(area: &[u8]) -> bool {
     let in_use = area.get(XSTATE_BV..).and_then(<[u8]>::first_chunk).copied();
     in_use.map_or(0, u64::from_le_bytes) >> XFEATURE_XTILEDATA & 1 != 0

@@ -35,10 +35,12 @@ pub fn hide_after_step(
     }
 }
 
-/// Ends a series of steps after a step of POPF or IRET, by a requested stop before the thread
-/// executes anything. Returns `None` at that stop, or the stop that came instead. Without this, the
-/// kernel would take the flag of the next step for the program's own, show it, and leave it set
-/// (`enable_single_step` in its arch/x86/kernel/step.c).
+/// Ends a series of single steps (`PTRACE_SINGLESTEP`) after one of POPF or IRET: requests a stop,
+/// and resumes the thread without a step. That ends the kernel's single-step mode
+/// (`TIF_SINGLESTEP`), and the stop comes before the thread executes anything. Returns `None` at
+/// that stop, or the stop that came instead. Within the series, the kernel would take the flag of
+/// the next step for the program's own, show it, and leave it set (`enable_single_step` in its
+/// arch/x86/kernel/step.c).
 fn end_step_series(tracee: Tracee) -> Result<Option<Stop>, Error> {
     tracee.interrupt()?;
     tracee.resume(0)?;

@@ -25,6 +25,7 @@ fn wait(who: libc::pid_t, block: bool) -> Result<Option<(Tid, Stop)>, Error> {
         // SAFETY: waitpid writes the status and nothing else.
         let result = unsafe { libc::waitpid(who, &raw mut status, flags) };
         match Errno::result(result) {
+            // For -1, there is no such process in /proc, so this is false.
             Err(Errno::EINTR) if block && is_gone_unreported(Pid(who)) => {
                 let end = || (Tid(who), Stop::Killed { signal: libc::SIGKILL, core_dumped: false });
                 return Ok(wait(who, false)?.or_else(|| Some(end())));

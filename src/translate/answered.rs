@@ -37,7 +37,7 @@ impl Answers {
         Self { most, most_bytes, ..Self::default() }
     }
 
-    /// Adds an answer: the call's result, and the memory that it writes, without empty writes.
+    /// Adds an answer: the call's result, and the memory that it writes; leaves out empty writes.
     /// Returns false, and adds nothing, if there is no room for it.
     pub fn push<'a>(
         &mut self,
@@ -103,9 +103,11 @@ pub(super) fn emit_answer_code(emitter: &mut Emitter, handling: CallHandling) ->
 
 /// Emits the code that answers an instruction that reads a counter, or a system call if `counter`
 /// is `None`. At its start, these are in their slots: the program's RCX and R11, the budget, the
-/// number of the edge after the instruction, and the address to go on at. At that address, R11 is
-/// the budget again. The code there sets RCX after a call. After a counter, it loads RCX from its
-/// slot, which the answer may have written. Returns the code's start and end.
+/// number of the edge after the instruction, and the address to go on at. An answer must be left
+/// ([`slots::LOG_ROOM`]), which the caller's code has checked. At the address to go on at, R11 is
+/// the budget again. The code there sets RCX after a call, whose flags are in the slot of R11, as
+/// SYSCALL leaves them in R11. After a counter, it loads RCX from its slot, which the answer may
+/// have written. Returns the code's start and end.
 fn emit_answer(
     emitter: &mut Emitter,
     handling: CallHandling,

@@ -34,7 +34,8 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Returns true if a path has reached the bound.
+    /// Returns true if a path with these ticks and instructions has reached the bound, or is past
+    /// it.
     pub(super) fn is_reached(self, ticks: u8, instructions: usize) -> bool {
         match self {
             Self::Ticks(most) => u64::from(ticks) >= most,
@@ -97,8 +98,8 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Lets stores follow each translated XSAVEC whose mask is known: they complete its result, so
-    /// it needs no hook. `components` are those of the processor. Call this before any code is
-    /// translated.
+    /// it needs no hook. Others keep theirs. `components` are those of the processor. Call this
+    /// before any code is translated.
     pub fn complete_saves(&mut self, components: Components) {
         self.saves = Some(components);
     }
@@ -122,9 +123,9 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Returns the budget of a thread that must execute at most `ticks` more ticks: less than that,
-    /// since its last path may overdraw the budget, and at most [`LARGEST_BUDGET`]. When the budget
-    /// is spent, some ticks are left. `None` if so few are left that the thread needs a bounded
-    /// superblock ([`Self::get_bounded`]).
+    /// since its last path may overdraw the budget, and at most [`LARGEST_BUDGET`]. It may be 0.
+    /// When the budget is spent, some ticks are left. `None` if so few are left that the thread
+    /// needs a bounded superblock ([`Self::get_bounded`]).
     pub fn budget(&self, ticks: u64) -> Option<u64> {
         // One path overdraws by at most its own ticks.
         ticks.checked_sub(self.most_ticks_of_path()).map(|budget| budget.min(LARGEST_BUDGET))
@@ -132,7 +133,7 @@ impl<M: CacheMemory> Translator<M> {
 
     /// Returns the request, as [`slots::REQUEST`] has it, of an exit whose check of the budget has
     /// faulted. `code` are the bytes from the faulting instruction on, [`CHECK_BYTES`] of them.
-    /// `None` if that is no check of a budget.
+    /// `None` if that is no check of a budget, or the bytes are too few.
     pub fn request_of_spent(code: &[u8]) -> Option<u64> {
         if code.starts_with(&STORE_AT_INDIRECT) {
             return Some(slots::INDIRECT);
@@ -146,7 +147,7 @@ impl<M: CacheMemory> Translator<M> {
 
     /// Returns the number of the superblock at `addr` that ends at a bound, and translates it if
     /// there is none. A thread has to enter it with [`SPENT`] in R11; all of its exits are
-    /// requests. It has no stop at `addr` itself.
+    /// requests. It ends at a stop, but has none at `addr` itself.
     pub fn get_bounded(
         &mut self,
         addr: u64,
@@ -163,7 +164,8 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Returns the edge by which a thread left a bounded superblock, from its request and its
-    /// counter ([`slots::COUNTER`]); `None` if no edge of the superblock fits.
+    /// counter ([`slots::COUNTER`]), which was [`SPENT`] at the start; `None` if no edge of the
+    /// superblock fits.
     pub fn edge_taken(&self, number: u32, request: u64, counter: u64) -> Option<Edge> {
         if request != slots::INDIRECT {
             let edge = usize::try_from(request).ok().and_then(|edge| self.edges.get(edge))?;
@@ -175,6 +177,7 @@ impl<M: CacheMemory> Translator<M> {
         of_superblock.copied().find(|edge| u64::from(edge.ticks) == ticks)
     }
 
+    /// Returns the edges of a superblock, by number; none if there is no such superblock.
     fn edges_of(&self, number: u32) -> impl Iterator<Item = &Edge> {
         // Edges are numbered in the order of their superblocks.
         let start = self.edges.partition_point(|edge| edge.superblock < number);

@@ -48,7 +48,7 @@ pub(super) struct Dormant {
 
 impl Dormant {
     /// Removes and returns the superblocks whose modules are all in `present`, with equal ranges,
-    /// offsets and files.
+    /// offsets and files. Their pages and exits stay in the vectors here.
     pub(super) fn take_ready(&mut self, present: &[Module]) -> Vec<DormantSuperblock> {
         let is_present: Vec<bool> =
             self.modules.iter().map(|module| present.contains(module)).collect();
@@ -57,7 +57,8 @@ impl Dormant {
         of_present.flat_map(|group| std::mem::take(&mut group.members)).collect()
     }
 
-    /// Forgets all of these superblocks, as the cache is used anew from its start.
+    /// Forgets all of these superblocks, with their modules and the number that came, as the cache
+    /// is used anew from its start.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -15,8 +15,8 @@ pub(super) enum Gpr {
     R11 = 11,
 }
 
-/// The stores by which an exit checks the budget: `mov [r11], r11b` at a direct one, and `mov
-/// [r11], dl` at an indirect one.
+/// The stores by which an exit checks the budget: `mov [r11], r11b` at a direct one, and
+/// `mov [r11], dl` at an indirect one.
 pub(super) const STORE_AT_DIRECT: [u8; 3] = [0x45, 0x88, 0x1b];
 pub(super) const STORE_AT_INDIRECT: [u8; 3] = [0x41, 0x88, 0x13];
 
@@ -39,18 +39,22 @@ impl Emitter {
         self.base + self.bytes.len() as u64
     }
 
+    /// Returns the number of bytes so far: the field of the next byte.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
+    /// Appends bytes as they are.
     pub(super) fn put(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Appends the 4 bytes of a value, the lowest first.
     pub(super) fn put_u32(&mut self, value: u32) {
         self.put(&value.to_le_bytes());
     }
 
+    /// Appends the 8 bytes of a value, the lowest first.
     pub(super) fn put_u64(&mut self, value: u64) {
         self.put(&value.to_le_bytes());
     }
@@ -60,7 +64,7 @@ impl Emitter {
         self.slot_access(0x89, register, slot);
     }
 
-    /// Emits `mov dword gs:[slot], value`.
+    /// Emits `mov dword gs:[slot], value`, which leaves the upper half of the slot as it is.
     pub(super) fn store_value(&mut self, value: u32, slot: u32) {
         self.put(&[0x65, 0xc7, 0x04, 0x25]);
         self.put_u32(slot);
@@ -72,6 +76,7 @@ impl Emitter {
         self.slot_access(0x8b, register, slot);
     }
 
+    /// Emits a MOV between a register and `gs:[slot]`, by its opcode.
     fn slot_access(&mut self, opcode: u8, register: Gpr, slot: u32) {
         let number = register as u8;
         let (rex, modrm) = (0x48 | number >> 3 << 2, (number & 7) << 3 | 0b100);
@@ -91,8 +96,8 @@ impl Emitter {
         self.access_at(0x8b, register, base, offset);
     }
 
-    /// Emits a MOV between a register and `[base + offset]`. The base is neither RSP nor R12, which
-    /// are encoded otherwise.
+    /// Emits a MOV, by its opcode, between a register and `[base + offset]`. The base is neither
+    /// RSP nor R12, which are encoded otherwise.
     fn access_at(&mut self, opcode: u8, register: u8, base: u8, offset: u32) {
         let rex = 0x48 | register >> 3 << 2 | base >> 3;
         self.put(&[rex, opcode, 0x80 | (register & 7) << 3 | base & 7]);
@@ -117,14 +122,14 @@ impl Emitter {
         self.put(&[0x48, 0x8d, 0x49, 0xff]);
     }
 
-    /// Emits code that subtracts R11 from RCX, and overwrites R11.
+    /// Emits code that subtracts R11 from RCX, and leaves the complement of R11 in R11.
     pub(super) fn subtract_from_rcx(&mut self) {
         // not r11; lea rcx, [rcx + r11 + 1]
         self.put(&[0x49, 0xf7, 0xd3, 0x4a, 0x8d, 0x4c, 0x19, 1]);
     }
 
     /// Emits a jump that is taken if RCX is 0, and is still to be aimed ([`Self::aim_here`]).
-    /// Returns its field. Code that follows runs if RCX is not 0.
+    /// Returns its field. Code that follows runs if RCX is not 0. RCX stays as it is.
     pub(super) fn jump_if_rcx_is_0(&mut self) -> usize {
         // jrcxz over a jump over a jump
         self.put(&[0xe3, 2, 0xeb, 5]);
@@ -132,7 +137,7 @@ impl Emitter {
     }
 
     /// Emits a jump that is taken if RDX is not `value`, and is still to be aimed. Returns its
-    /// field. The code overwrites RCX.
+    /// field. The code overwrites RCX, which is 0 if the jump is not taken.
     pub(super) fn jump_if_rdx_is_not(&mut self, value: u64) -> usize {
         self.set_rcx_to_rdx_minus(value);
         // jrcxz over the jump
@@ -172,7 +177,7 @@ impl Emitter {
         self.put_u64(value);
     }
 
-    /// Emits `jmp destination`.
+    /// Emits `jmp destination`. The destination is in reach of 32 bits, which is not checked.
     pub(super) fn jump(&mut self, destination: u64) {
         self.put(&[0xe9]);
         let field = self.reserve_rel32();
@@ -201,7 +206,8 @@ impl Emitter {
     }
 
     /// Sets the displacement at `field`, the last field of its instruction, to reach `destination`,
-    /// which is in reach of 32 bits.
+    /// which is in reach of 32 bits: that is not checked. May be called again for another
+    /// destination.
     pub(super) fn aim(&mut self, field: usize, destination: u64) {
         let next = self.base + field as u64 + 4;
         let displacement = destination.wrapping_sub(next).to_le_bytes();
@@ -227,18 +233,19 @@ impl Emitter {
         self.put_u32(edge);
     }
 
-    /// Emits `lea r11, [r11 + bytes]`.
+    /// Emits `lea r11, [r11 + bytes]`. The bytes are at most 127.
     fn advance(&mut self, bytes: u8) {
         self.put(&[0x4d, 0x8d, 0x5b, bytes]);
     }
 
-    /// Emits code that writes the record of an edge.
+    /// Emits code that writes the record of an edge at the trace pointer in R11, and moves that on.
     pub(super) fn record(&mut self, edge: u32) {
         self.record_edge(edge);
         self.advance(4);
     }
 
-    /// Emits code that writes the record of an edge with the time, by RDTSC. It keeps RAX and RDX.
+    /// Emits code that writes the record of an edge with the time, by RDTSC, at the trace pointer
+    /// in R11, and moves that on. It keeps RAX and RDX, by way of their slots.
     pub(super) fn record_with_time(&mut self, edge: u32) {
         self.store(Gpr::Rax, slots::RAX);
         self.store(Gpr::Rdx, slots::RDX);
@@ -263,7 +270,8 @@ impl Emitter {
         self.put(&[0x4d, 0x8d, 0x5b, ticks.wrapping_neg()]);
     }
 
-    /// Pads with INT3 until the number of bytes is a multiple of `alignment`.
+    /// Pads with INT3 until the number of bytes is a multiple of `alignment`; adds none if it is
+    /// one already.
     pub(super) fn pad(&mut self, alignment: usize) {
         while !self.bytes.len().is_multiple_of(alignment) {
             self.put(&[0xcc]);

@@ -45,9 +45,10 @@ const _: () = assert!(
     slots::GLANCE_STACK + WORD_BYTES <= slots::ACTION && slots::ACTION + ACTION_BYTES <= LOWEST
 );
 
-/// Emits the code that shows the registers of a thread at `ip` and waits for an answer. A thread
-/// that is to stop continues after this code, with its registers restored. Returns the jump that is
-/// taken by a thread that is to go on.
+/// Emits a glance: code that shows the registers of a thread at `ip` and waits for an answer, if
+/// its tracer wants glances. A thread continues after this code if it is to stop, has no answer in
+/// time, or its tracer wants no glances. Otherwise it takes the returned jump. Its registers and
+/// flags are restored in all cases; the slots of RCX and RSP are used.
 pub(super) fn emit_glance(emitter: &mut Emitter, handling: CallHandling, ip: u64) -> usize {
     emitter.store(Gpr::Rcx, slots::RCX);
     emitter.load(Gpr::Rcx, slots::WANTS_GLANCES);
@@ -71,7 +72,8 @@ pub(super) fn emit_glance(emitter: &mut Emitter, handling: CallHandling, ip: u64
 }
 
 /// Emits pushes of the flags, the registers, the base of FS and the program's instruction pointer
-/// to the thread's area. Where programs cannot read the base of FS, RAX is in its place.
+/// to the thread's area. Where programs cannot read the base of FS, RAX is in its place. RSP points
+/// to the last word then, and RAX and RCX are overwritten.
 fn emit_pushes(emitter: &mut Emitter, handling: CallHandling, ip: u64) {
     emitter.store(Gpr::Rsp, slots::RSP);
     emitter.load(Gpr::Rsp, slots::GLANCE_STACK);
@@ -89,7 +91,7 @@ fn emit_pushes(emitter: &mut Emitter, handling: CallHandling, ip: u64) {
     emit_push_or_pop(emitter, 0x50, 1);
 }
 
-/// Emits the restoration of the flags and of all registers.
+/// Emits the restoration of the flags and of all registers, with RSP as [`emit_pushes`] leaves it.
 fn emit_pops(emitter: &mut Emitter) {
     // The address and the base of FS.
     emit_push_or_pop(emitter, 0x58, 0);
@@ -102,7 +104,7 @@ fn emit_pops(emitter: &mut Emitter) {
     emitter.load(Gpr::Rsp, slots::RSP);
 }
 
-/// Emits a PUSH or POP, by its opcode, of a register.
+/// Emits a PUSH or POP of a register, by its opcode for RAX.
 fn emit_push_or_pop(emitter: &mut Emitter, opcode: u8, register: u8) {
     if register >= 8 {
         emitter.put(&[0x41]);
@@ -110,8 +112,9 @@ fn emit_push_or_pop(emitter: &mut Emitter, opcode: u8, register: u8) {
     emitter.put(&[opcode | register & 7]);
 }
 
-/// Emits the wait for an answer, which is in EAX then. If none arrived in time, EAX is
-/// [`GLANCE_POSTED`], the slot is 0, and a later answer is too late. Changes ECX and the flags.
+/// Emits the wait for an answer, which is in EAX then, and may stay in the slot. If none arrived in
+/// time, EAX is [`GLANCE_POSTED`], the slot is 0, and a later answer is too late. Changes RAX, ECX
+/// and the flags.
 fn emit_wait(emitter: &mut Emitter) {
     // mov ecx, reads
     emitter.put(&[0xb9]);
@@ -126,9 +129,10 @@ fn emit_wait(emitter: &mut Emitter) {
     emitter.put_u32(slots::GLANCE);
 }
 
-/// Returns the registers that a thread shows at a glance, and its R11, from which its budget
-/// follows. `word` loads the word at an offset of the thread's area. `now` has the registers that
-/// are not shown: segments, the base of GS, and that of FS unless `has_fs_base`.
+/// Returns the registers that a thread shows at a glance, and the R11 of its code, from which its
+/// budget follows. The thread has posted the glance and waits for the answer. `word` loads the word
+/// at an offset of the thread's area. `now` has the registers that are not shown: segments, the
+/// base of GS, and that of FS unless `has_fs_base`.
 pub fn glance_registers(
     word: impl Fn(u32) -> u64,
     has_fs_base: bool,

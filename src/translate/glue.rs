@@ -10,10 +10,10 @@ const NO_CALL: u64 = (-38_i64).cast_unsigned();
 
 /// The memory of the process whose cache the thread is in.
 pub trait GlueMemory {
-    /// Reads all of `bytes`. Returns false if they are not mapped.
+    /// Reads all of `bytes`. Returns false if some are not mapped; `bytes` mean nothing then.
     fn read(&self, addr: u64, bytes: &mut [u8]) -> bool;
 
-    /// Writes all of `bytes`. Returns false if that is not possible.
+    /// Writes all of `bytes`. Returns false if that is not possible; some may be written then.
     fn write(&self, addr: u64, bytes: &[u8]) -> bool;
 }
 
@@ -34,9 +34,10 @@ pub struct GlueRegisters {
 }
 
 impl GlueRegisters {
-    /// Executes the instruction at RIP, with its stores to memory. `tsc` is the result of RDTSC; a
-    /// SYSCALL fails with ENOSYS, and an INT3 does nothing. Returns false and leaves the registers
-    /// unchanged if the instruction is not glue or needs unmapped memory.
+    /// Executes the instruction at RIP, with its stores to memory. `tsc` is the result of RDTSC. A
+    /// SYSCALL is not made: it sets RAX to `-ENOSYS`, and changes neither RCX nor R11. An INT3 does
+    /// nothing. A REP MOVSB executes all its repetitions ([`Self::copy`]). Returns false and leaves
+    /// the registers unchanged if the instruction is not glue or needs unmapped memory.
     pub fn step(&mut self, memory: &impl GlueMemory, tsc: u64) -> bool {
         let mut next = *self;
         let done = next.execute(memory, tsc).is_some();
@@ -114,8 +115,9 @@ impl GlueRegisters {
         Some(())
     }
 
-    /// Executes all repetitions of REP MOVSB, upwards. Leaves RIP as it is. Returns `None`, with no
-    /// register changed, if they are more than 0xffff, or if memory is not mapped.
+    /// Executes all repetitions of REP MOVSB, upwards; reads all bytes before it writes the first.
+    /// Leaves RIP as it is. Returns `None`, with no register changed, if they are more than 0xffff,
+    /// or if memory is not mapped.
     pub fn copy(&mut self, memory: &impl GlueMemory) -> Option<()> {
         let mut bytes = vec![0; usize::from(u16::try_from(self.rcx).ok()?)];
         if !memory.read(self.rsi, &mut bytes) || !memory.write(self.rdi, &bytes) {
@@ -127,7 +129,8 @@ impl GlueRegisters {
         Some(())
     }
 
-    /// Returns the register, or the base of the segment, that glue reads; `None` for others.
+    /// Returns the whole register that `register` is or is a part of, or the base of GS; 0 for CS,
+    /// DS, ES and SS, which have no base; `None` for those that glue does not read.
     fn register(&self, register: Register) -> Option<u64> {
         Some(match register.full_register() {
             Register::RAX => self.rax,
@@ -144,12 +147,15 @@ impl GlueRegisters {
         })
     }
 
+    /// Returns the address of a memory operand, with the base of its segment; `None` if it uses a
+    /// register that glue does not read.
     fn address(&self, insn: &Instruction, number: u32) -> Option<u64> {
         insn.virtual_address(number, 0, |register, _, _| self.register(register))
     }
 
-    /// Returns the value of an operand: a register, memory or an immediate; `None` if glue uses no
-    /// such operand, or if the memory is not mapped.
+    /// Returns the value of an operand: a register or memory, zero-extended, or an immediate,
+    /// extended as the instruction does it. `None` if glue uses no such operand, or if the memory
+    /// is not mapped.
     fn operand(&self, insn: &Instruction, number: u32, memory: &impl GlueMemory) -> Option<u64> {
         match insn.op_kind(number) {
             OpKind::Register => {
@@ -161,7 +167,9 @@ impl GlueRegisters {
         }
     }
 
-    /// Sets an operand in a register or memory; `None` if that is not possible.
+    /// Sets an operand in a register or memory to the low bytes of `value`. `None`, with no
+    /// register set, if the memory cannot be written, or if glue does not write the register: it
+    /// only reads R8.
     fn set_operand(
         &mut self,
         insn: &Instruction,
@@ -191,11 +199,12 @@ impl GlueRegisters {
     }
 }
 
-/// Returns the low `size` bytes of `value`.
+/// Returns the low `size` bytes of `value`: all of it if `size` is 8 or more.
 fn cut(value: u64, size: usize) -> u64 {
     if size < 8 { value & ((1 << (size * 8)) - 1) } else { value }
 }
 
+/// Returns the `size` bytes at `addr`, zero-extended; `None` if they are more than 8 or not mapped.
 fn load(memory: &impl GlueMemory, addr: u64, size: usize) -> Option<u64> {
     let mut bytes = [0; 8];
     memory.read(addr, bytes.get_mut(..size)?).then(|| u64::from_le_bytes(bytes))

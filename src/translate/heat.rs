@@ -36,14 +36,15 @@ pub(super) struct Heat {
 }
 
 impl Heat {
-    /// Returns true if samples showed that the branch at an address is mostly taken, against the
-    /// guess, and false if they showed that it is mostly not taken; `None` if no sample showed that
-    /// the guess is wrong.
+    /// Returns true if samples, of this run or earlier ones, showed that the branch at an address
+    /// is mostly taken, against the guess, and false if they showed that it is mostly not taken;
+    /// `None` if no sample showed that the guess is wrong.
     pub(super) fn usual_outcome(&self, branch: u64) -> Option<bool> {
         self.likely.get(&branch).copied()
     }
 
-    /// Returns true if the superblock that starts at an address is hot.
+    /// Returns true if the superblock that starts at an address is hot, in this run or an earlier
+    /// one.
     pub(super) fn is_hot(&self, start: u64) -> bool {
         self.starts.contains(&start)
     }
@@ -157,8 +158,8 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Drops a superblock, which is translated anew, as a hot one, when a thread next reaches its
-    /// start. Returns false, and drops nothing, if it was dropped before, or if too much hot code
-    /// was.
+    /// start. Returns false, and drops nothing, if it is not in use or there is none, or if too
+    /// much hot code was dropped.
     pub(super) fn drop_hot(&mut self, number: u32) -> bool {
         let Some(&Superblock { start, entry, end, .. }) = self.superblock(number) else {
             return false;

@@ -133,7 +133,8 @@ impl Hook {
         }
     }
 
-    /// Returns the hook of an instruction; `None` if its result follows from registers and memory.
+    /// Returns the hook of an instruction; `None` if its result follows from registers and memory,
+    /// or if it faults in user mode. XSAVEC has one, also where stores can complete it.
     pub(super) fn of(insn: &Instruction) -> Option<Self> {
         use Mnemonic as M;
         Some(match insn.mnemonic() {
@@ -170,15 +171,16 @@ pub fn hook_of(bytes: &[u8]) -> Option<Hook> {
     super::insn::decode(bytes, 0).and_then(|(insn, _)| Hook::of(&insn))
 }
 
-/// Returns true if an instruction loads a segment register other than SS: that is its first
-/// operand. SS has no base in 64-bit mode, and a step of a MOV to SS would execute two instructions
-/// (SDM volume 3, "Masking Exceptions and Interrupts When Switching Stacks").
+/// Returns true if a MOV or POP loads a segment register other than SS: that is its first operand.
+/// SS has no base in 64-bit mode, and a step of a MOV to SS would execute two instructions (SDM
+/// volume 3, "Masking Exceptions and Interrupts When Switching Stacks").
 fn loads_segment(insn: &Instruction) -> bool {
     let register = insn.op0_register();
     let is_operand = insn.op0_kind() == OpKind::Register;
     is_operand && register.is_segment_register() && register != Register::SS
 }
 
+/// Returns true for the instructions of [`Hook::Wait`].
 const fn waits(mnemonic: Mnemonic) -> bool {
     use Mnemonic as M;
     matches!(
@@ -194,11 +196,13 @@ const fn waits(mnemonic: Mnemonic) -> bool {
     )
 }
 
+/// Returns true for the instructions of [`Hook::Transaction`].
 const fn is_of_transactions(mnemonic: Mnemonic) -> bool {
     use Mnemonic as M;
     matches!(mnemonic, M::Xbegin | M::Xend | M::Xabort | M::Xtest | M::Xsusldtrk | M::Xresldtrk)
 }
 
+/// Returns true for the instructions of [`Hook::SaveState`].
 const fn saves_state(mnemonic: Mnemonic) -> bool {
     use Mnemonic as M;
     matches!(
@@ -216,6 +220,7 @@ const fn saves_state(mnemonic: Mnemonic) -> bool {
     )
 }
 
+/// Returns true for the instructions of [`Hook::Device`].
 const fn is_device(mnemonic: Mnemonic) -> bool {
     use Mnemonic as M;
     matches!(
@@ -224,6 +229,7 @@ const fn is_device(mnemonic: Mnemonic) -> bool {
     )
 }
 
+/// Returns true for the instructions of [`Hook::PadLock`].
 const fn is_padlock(mnemonic: Mnemonic) -> bool {
     use Mnemonic as M;
     matches!(

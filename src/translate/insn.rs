@@ -41,8 +41,9 @@ pub(super) enum Treatment {
     Native,
 }
 
-/// Decodes the first instruction of `bytes`, whose address is `ip`; `None` if the bytes are
-/// truncated or invalid.
+/// Decodes the first instruction of `bytes`, whose address is `ip`; ignores the bytes after it.
+/// Returns it with the place of its displacement, if that is relative to RIP. `None` if the bytes
+/// are truncated or invalid.
 pub(super) fn decode(bytes: &[u8], ip: u64) -> Option<(Instruction, DisplacementOffset)> {
     InsnDecoder::new(bytes).decode_at(0, ip)
 }
@@ -52,12 +53,14 @@ pub(super) fn decode(bytes: &[u8], ip: u64) -> Option<(Instruction, Displacement
 pub(super) struct InsnDecoder<'a>(Decoder<'a>);
 
 impl<'a> InsnDecoder<'a> {
+    /// Creates a decoder of `bytes`. Their address comes with each call of [`Self::decode_at`].
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self(Decoder::new(64, bytes, DecoderOptions::NONE))
     }
 
-    /// Decodes the instruction at `offset`, whose address is `ip`; `None` if the bytes from there
-    /// on are truncated or invalid.
+    /// Decodes the instruction at `offset`, whose address is `ip`. Returns it with the place of its
+    /// displacement, if that is relative to RIP. `None` if the bytes from there on are truncated or
+    /// invalid, or the offset is beyond them.
     pub(super) fn decode_at(
         &mut self,
         offset: usize,
@@ -78,12 +81,14 @@ impl<'a> InsnDecoder<'a> {
     }
 }
 
-/// The offset of an instruction's displacement in its bytes, if it is relative to RIP; else 0.
+/// The offset of an instruction's displacement in its bytes, if it is relative to RIP; 0 for any
+/// other instruction, even if it has a displacement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DisplacementOffset(pub(super) usize);
 
 /// Returns how the translator treats an instruction, without regard to its hook: the caller leaves
-/// instructions with a hook to the tracer.
+/// instructions with a hook to the tracer. UD2 is copied; interrupts, far branches and returns that
+/// pop 16 bits are native.
 pub(super) fn treatment_of(insn: &Instruction) -> Treatment {
     if must_stay(insn) {
         return Treatment::Native;
@@ -155,8 +160,10 @@ fn condition_bits(insn: &Instruction) -> Option<u8> {
     })
 }
 
-/// Returns true if an instruction cannot be translated: it uses GS, which translated code owns, or
-/// is of a transaction, which would abort at the tracer's first intervention.
+/// Returns true if an instruction cannot be translated: it has a memory operand in GS, has GS as
+/// its first operand (which sets or pushes it), or reads or sets its base, since translated code
+/// owns GS; or it is XBEGIN, XEND or XABORT, since the transaction would abort at the tracer's
+/// first intervention.
 fn must_stay(insn: &Instruction) -> bool {
     let memory = insn.op_kinds().any(|kind| kind == OpKind::Memory || is_string(kind));
     let by_gs = insn.segment_prefix() == Register::GS && memory;
@@ -166,7 +173,7 @@ fn must_stay(insn: &Instruction) -> bool {
     by_gs || sets_gs || must_stay_by_mnemonic(insn.mnemonic())
 }
 
-/// Returns true for the operands of string instructions, which are implicit.
+/// Returns true for the memory operands of string instructions, which are implicit.
 const fn is_string(kind: OpKind) -> bool {
     matches!(
         kind,
@@ -179,6 +186,7 @@ const fn is_string(kind: OpKind) -> bool {
     )
 }
 
+/// Returns true for the instructions that [`must_stay`] knows by their mnemonic alone.
 const fn must_stay_by_mnemonic(mnemonic: Mnemonic) -> bool {
     matches!(
         mnemonic,
@@ -192,8 +200,8 @@ const fn must_stay_by_mnemonic(mnemonic: Mnemonic) -> bool {
     )
 }
 
-/// Returns true if an operand names R11, or a part of it. No translated instruction uses R11
-/// implicitly.
+/// Returns true if an operand names R11, or a part of it. Of the translated instructions, only
+/// SYSCALL uses R11 implicitly: it is translated apart, and this returns false for it.
 pub(super) fn uses_r11(insn: &Instruction) -> bool {
     let is_r11 = |register: Register| register.full_register() == Register::R11;
     (0..insn.op_count()).any(|operand| match insn.op_kind(operand) {

@@ -38,7 +38,7 @@ impl Links {
         Self { exits, waiting: AddressMap::default() }
     }
 
-    /// Forgets all exits.
+    /// Forgets all exits; the lists that superblocks hold mean nothing then.
     pub(super) fn clear(&mut self) {
         self.exits.clear();
         self.waiting.clear();
@@ -65,7 +65,7 @@ impl Links {
     }
 
     /// Removes and returns the exits that wait for the superblock of `target`; an empty list if
-    /// there are none.
+    /// there are none. The caller takes them off the list by [`Self::pop`].
     pub(super) fn take_waiting(&mut self, target: u64) -> ExitList {
         self.waiting.remove(&target).unwrap_or_default()
     }
@@ -79,7 +79,8 @@ impl Links {
         Some((number, linked))
     }
 
-    /// Adds an exit, which is on no list, at the front of a list.
+    /// Adds an exit, which is on no list, at the front of a list. Does nothing for an unknown
+    /// number.
     pub(super) fn push(&mut self, list: &mut ExitList, number: u32) {
         if let Some(linked) = self.exits.get_mut(number as usize) {
             linked.rest = std::mem::replace(list, ExitList(Some(number)));

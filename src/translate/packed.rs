@@ -30,7 +30,7 @@ pub(super) fn put_number(to: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Removes a number from the front of `bytes`; `None` if they end in it, or if it has more than 10
-/// bytes.
+/// bytes: then some are removed. Drops bits beyond 64.
 pub(super) fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..u64::BITS).step_by(7) {
@@ -58,7 +58,8 @@ pub(super) fn take_distance(bytes: &mut &[u8], from: u64) -> Option<u64> {
 }
 
 /// Appends a path that begins at `start`: a byte for each step. The distance from the step's end to
-/// the next one follows if the outcome may lead elsewhere.
+/// the next one follows if the outcome may lead elsewhere. The place to which the last step leads
+/// is not kept.
 pub(super) fn put_path(to: &mut Vec<u8>, start: u64, path: &[Step]) {
     debug_assert!(path.first().is_none_or(|step| step.ip == start));
     for (index, step) in path.iter().enumerate() {
@@ -83,7 +84,8 @@ pub(super) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// Returns the steps of the path in `bytes`, which begins at the address `start`.
+    /// Returns the steps of the path in `bytes`, which [`put_path`] has packed and begins at the
+    /// address `start`. Reads each only when it is asked for.
     pub(super) fn of(bytes: &'a [u8], start: u64) -> Self {
         Self { bytes, ip: start }
     }
@@ -106,7 +108,8 @@ impl Iterator for Steps<'_> {
     }
 }
 
-/// Appends the points of a superblock that starts at `start`, each relative to the one before.
+/// Appends the points, by offset, of a superblock that starts at `start`, each relative to the one
+/// before.
 pub(super) fn put_points(to: &mut Vec<u8>, start: u64, points: &[Point]) {
     let (mut offset, mut index, mut ip) = (0, 0, start);
     for point in points {
@@ -129,7 +132,8 @@ pub(super) struct Points<'a> {
 }
 
 impl<'a> Points<'a> {
-    /// Returns the points in `bytes`, of a superblock that starts at the address `start`.
+    /// Returns the points in `bytes`, which [`put_points`] has packed for a superblock that starts
+    /// at the address `start`. Reads each only when it is asked for.
     pub(super) fn of(bytes: &'a [u8], start: u64) -> Self {
         Self { bytes, offset: 0, index: 0, ip: start }
     }
@@ -165,6 +169,7 @@ fn bits_of(state: State) -> u16 {
     (0..).zip(facts).fold(0, |bits, (number, fact)| bits | u16::from(fact) << number)
 }
 
+/// Returns the state with these bits ([`bits_of`]); ignores higher bits.
 fn state_of(bits: u16) -> State {
     let fact = |number: u32| bits >> number & 1 != 0;
     State {

@@ -4,8 +4,9 @@
 
 use super::emit::Emitter;
 
-/// Instructions that have copies: MOVS and STOS of the usual sizes. Where RCX is 0 they do nothing,
-/// so they can be executed again.
+/// Instructions that have copies: MOVS and STOS of the usual sizes. Where RCX is 0 they do nothing.
+/// So a thread that a signal stops after a copy, before its INT3, can be moved back to the
+/// instruction.
 const COPIED: [&[u8]; 6] = [
     &[0xf3, 0xa4],
     &[0xf3, 0xa5],
@@ -33,8 +34,8 @@ pub(super) fn emit_repeats(emitter: &mut Emitter) {
     }
 }
 
-/// Returns the copy of the instruction that `code` begins with; `None` if it has none. `base` is
-/// the address of all copies.
+/// Returns the copy of the instruction that `code` begins with; `None` if it has none, or is
+/// encoded otherwise, as with more prefixes. `base` is the address of the code of [`emit_repeats`].
 pub(super) fn repeat_copy(base: u64, code: &[u8]) -> Option<RepeatCopy> {
     let number = COPIED.iter().position(|insn| code.starts_with(insn))?;
     let before: usize = COPIED[..number].iter().map(|insn| insn.len() + 1).sum();

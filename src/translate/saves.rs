@@ -61,8 +61,9 @@ impl Components {
         is_known.then_some(SavedState { components, mxcsr_mask: self.mxcsr_mask })
     }
 
-    /// Returns the components that the instruction with these bytes saves with this mask. `None` if
-    /// it is no XSAVEC, and where [`Self::saved`] returns `None`.
+    /// Returns the components that the instruction that `bytes` begin with saves with this mask.
+    /// `None` if it is no XSAVEC, or the bytes do not decode, and where [`Self::saved`] returns
+    /// `None`.
     pub fn saved_by(self, bytes: &[u8], mask: u64) -> Option<SavedState> {
         let (insn, _) = super::insn::decode(bytes, 0)?;
         if is_xsavec(&insn) { self.saved(mask) } else { None }
@@ -121,11 +122,13 @@ impl SavedState {
     }
 }
 
+/// Returns true for XSAVEC and XSAVEC64.
 pub(super) fn is_xsavec(insn: &Instruction) -> bool {
     matches!(insn.mnemonic(), Mnemonic::Xsavec | Mnemonic::Xsavec64)
 }
 
-/// Returns true if other instructions, at other addresses, can use the operand of an XSAVEC.
+/// Returns true if other instructions, at other addresses, can use the operand of an XSAVEC: it has
+/// no segment prefix, 64-bit registers only, and is not relative to RIP.
 fn can_be_copied(insn: &Instruction) -> bool {
     let is_wide = |register: Register| register == Register::None || register.is_gpr64();
     insn.segment_prefix() == Register::None
@@ -135,7 +138,7 @@ fn can_be_copied(insn: &Instruction) -> bool {
 }
 
 /// Returns code with an XSAVEC, whose bytes are `xsavec`, and the stores that complete it. The
-/// stores change no register. `None` if the operand cannot be used at other addresses.
+/// stores change no register and no flag. `None` if the operand cannot be used at other addresses.
 pub(super) fn saving_code(insn: &Instruction, xsavec: &[u8], saved: SavedState) -> Option<Vec<u8>> {
     if !can_be_copied(insn) {
         return None;
@@ -148,7 +151,8 @@ pub(super) fn saving_code(insn: &Instruction, xsavec: &[u8], saved: SavedState) 
     Some([xsavec, &encoder.take_buffer()].concat())
 }
 
-/// Returns the stores that complete an XSAVEC, which has written the rest of the header.
+/// Returns the stores that complete an XSAVEC, which has written the rest of the header. They write
+/// all saved components, omitted or not.
 fn stores(insn: &Instruction, saved: SavedState) -> Result<Vec<Instruction>, IcedError> {
     let area = |offset: usize| {
         let displacement = insn.memory_displacement64().wrapping_add(offset as u64);

@@ -169,6 +169,7 @@ impl PackedRange {
         Self { first, len: u32::try_from(to.len() - first).unwrap_or(u32::MAX) }
     }
 
+    /// Returns these bytes of `all`, the bytes of all superblocks; empty if they are not all there.
     pub(super) fn of(self, all: &[u8]) -> &[u8] {
         all.get(self.first..self.first + self.len as usize).unwrap_or_default()
     }

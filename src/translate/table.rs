@@ -21,11 +21,13 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// Creates an empty table. [`Self::clear`] must write it before a thread uses it.
     pub(super) fn new(offset: u64) -> Self {
         Self { offset, first: vec![None; BUCKETS] }
     }
 
-    /// Empties all buckets: each leads to the code of `zone` that requests the target.
+    /// Empties all buckets: each leads to the code of `zone` that requests the target. No thread
+    /// may be using the table. Leaves [`Superblock::next_in_bucket`] as it is.
     pub(super) fn clear(&mut self, memory: &impl CacheMemory, zone: &Zone) {
         let stretch = zone.miss.to_le_bytes().repeat(CLEARED_BUCKETS);
         for first in (0..BUCKETS).step_by(CLEARED_BUCKETS) {
@@ -34,7 +36,8 @@ impl Table {
         self.first.fill(None);
     }
 
-    /// Inserts a superblock at the front of its bucket.
+    /// Inserts a superblock, which is in no bucket, at the front of its bucket. Threads may be
+    /// using the bucket.
     pub(super) fn insert(
         &mut self,
         memory: &impl CacheMemory,
@@ -81,19 +84,21 @@ impl Table {
     }
 }
 
-/// Returns the entry of a superblock; for `None`, the end of a bucket, the code that requests the
-/// target.
+/// Returns the entry of a superblock; for `None`, the end of a bucket, the code of the first zone
+/// that requests the target; 0 without zones.
 fn entry_of(zones: &[Zone], superblocks: &[Superblock], number: Option<u32>) -> u64 {
     let miss = zones.first().map_or(0, |zone| zone.miss);
     number.map_or(miss, |number| superblocks[number as usize].entry)
 }
 
-/// Sets the entry to which a superblock's check leads if the target is another.
+/// Sets the entry to which a superblock's check leads if the target is another, while threads may
+/// be reading it.
 fn store_next(memory: &impl CacheMemory, zones: &[Zone], superblock: &Superblock, next: u64) {
     let zone = &zones[superblock.zone];
     memory.store_u64(zone.offset + (superblock.next_literal - zone.base), next);
 }
 
+/// Returns the number of the bucket of an address: its low 16 bits.
 fn bucket_of(addr: u64) -> usize {
     usize::try_from(addr & 0xffff).unwrap_or(0)
 }

@@ -58,7 +58,7 @@ impl Targets {
     }
 
     /// Adds the expected targets of earlier runs ([`Self::hints`]), at most two for each branch, in
-    /// place of all that is known of the branch.
+    /// place of all that is known of the branch, its samples too.
     pub(super) fn add_hints(&mut self, hints: Vec<(u64, Vec<u64>)>) {
         for (addr, mut expected) in hints {
             expected.truncate(2);
@@ -121,9 +121,9 @@ impl Branch {
         }
     }
 
-    /// Returns new expected targets if there are many misses and most went to one target; else an
-    /// empty vector. That target is added after a single expected one. Of two, it replaces the
-    /// second, and comes first.
+    /// Returns new expected targets if there are many misses and at least half of them went to one
+    /// target; else an empty vector. That target is added after a single expected one. Of two, it
+    /// replaces the second, and comes first.
     fn targets_after_misses(&self, samples: u64) -> Vec<u64> {
         let [(target, count), ..] = self.seen;
         let are_many = self.count >= MANY_SAMPLES

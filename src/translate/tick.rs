@@ -9,13 +9,16 @@
 use super::insn::decode;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 
-/// Returns true if the instruction with these bytes, at `ip`, ticks. Its outcome and the values of
-/// registers do not matter. Returns false if the bytes do not decode.
+/// Returns true if the instruction with these bytes, at `ip`, ticks: it is a conditional or
+/// indirect branch, a return, XBEGIN, or a direct near jump or call to its own address or a lower
+/// one. Whether a branch is taken does not matter. Returns false if the bytes do not decode;
+/// ignores those after the instruction.
 pub fn is_tick(bytes: &[u8], ip: u64) -> bool {
     decode(bytes, ip).is_some_and(|(insn, _)| insn_ticks(&insn))
 }
 
-/// Returns true if an instruction ticks, by its kind and its direct target alone.
+/// Returns true if an instruction ticks ([`is_tick`]), by its kind, its address and its direct
+/// target alone.
 pub(super) fn insn_ticks(insn: &Instruction) -> bool {
     match insn.flow_control() {
         FlowControl::ConditionalBranch
@@ -32,6 +35,7 @@ pub(super) fn insn_ticks(insn: &Instruction) -> bool {
     }
 }
 
+/// Returns true if the first operand is the target of a direct near branch.
 fn is_near_direct(insn: &Instruction) -> bool {
     let kind = insn.op0_kind();
     matches!(kind, OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64)

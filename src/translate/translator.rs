@@ -46,7 +46,7 @@ pub trait CacheMemory {
     fn write(&self, offset: u64, bytes: &[u8]);
     /// Stores an aligned 4-byte displacement that threads may be executing.
     fn store_u32(&self, offset: u64, value: u32);
-    /// Stores an aligned address that threads may be using.
+    /// Stores an aligned address that threads may be reading.
     fn store_u64(&self, offset: u64, value: u64);
 }
 
@@ -251,7 +251,7 @@ impl<M: CacheMemory> Translator<M> {
         self.quiet_jumps.get(first..).unwrap_or_default()
     }
 
-    /// Returns a superblock by its number, also if it was dropped; `None` if none had the number.
+    /// Returns a superblock by its number, also if it is not in use; `None` if none had the number.
     pub fn superblock(&self, number: u32) -> Option<&Superblock> {
         self.superblocks.get(number as usize)
     }
@@ -261,7 +261,8 @@ impl<M: CacheMemory> Translator<M> {
         self.superblock(number).map_or_else(Vec::new, |superblock| self.steps(superblock).collect())
     }
 
-    /// Returns the path of an edge: its superblock's, up to where the edge leaves it.
+    /// Returns the path of an edge: its superblock's, up to where the edge leaves it; empty if
+    /// there is no such superblock.
     pub fn path_of(&self, edge: &Edge) -> Vec<Step> {
         let steps = self.superblock(edge.superblock).map(|superblock| self.steps(superblock));
         steps.into_iter().flatten().take(edge.instructions.into()).collect()
@@ -273,7 +274,7 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Returns the number of superblocks that were built or taken over since the cache was last
-    /// cleared, dropped ones included.
+    /// cleared, dropped and dormant ones included.
     pub fn superblock_count(&self) -> usize {
         self.superblocks.len()
     }
@@ -330,7 +331,7 @@ impl<M: CacheMemory> Translator<M> {
 
     /// Returns the program address at which a thread requests code: `target` if the request is
     /// [`slots::INDIRECT`], else the target of the edge that it names. Returns 0 if there is no
-    /// such edge.
+    /// such edge, or for a request of 0.
     pub fn requested_address(&self, request: u64, target: u64) -> u64 {
         if request == slots::INDIRECT {
             return target;
@@ -340,7 +341,7 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Maps an address in the cache to the program's state there, also in dropped superblocks.
-    /// Returns `None` in the code that a zone's superblocks share, and outside the cache.
+    /// Returns `None` in the code that a zone's superblocks share, in far jumps, and elsewhere.
     pub fn locate(&self, at: u64) -> Option<Location> {
         let zone = self.zones.iter().position(|zone| zone.contains(at))?;
         let of_zone = &self.by_entry[zone];
@@ -358,6 +359,7 @@ impl<M: CacheMemory> Translator<M> {
         Some(Location { superblock: number, point, exact })
     }
 
+    /// Translates a superblock that ends at a bound, in addition to others at `addr`.
     pub(super) fn translate_bounded(
         &mut self,
         addr: u64,

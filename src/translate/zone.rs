@@ -38,7 +38,8 @@ pub struct Zone {
 
 impl Zone {
     /// Lays out a zone. Returns the zone, and the code for its start, which the caller writes
-    /// there. With `call_handling`, that code logs or answers system calls.
+    /// there. With `call_handling`, that code logs or answers system calls. The size is not
+    /// checked.
     pub(super) fn new(
         base: u64,
         size: u64,
@@ -78,13 +79,13 @@ impl Zone {
     }
 
     /// Returns true if `addr` is near enough for its code to be translated into this zone, which
-    /// may have no room left.
+    /// may have no room left. An operand of that code may still be out of reach.
     pub fn reaches(&self, addr: u64) -> bool {
         addr.abs_diff(self.base) < REACH_BYTES
     }
 
     /// Returns the zone's copy of the string instruction with a REP prefix that `code` begins with;
-    /// `None` if that has no copy.
+    /// `None` if that has no copy: only MOVS and STOS have.
     pub fn repeat_copy(&self, code: &[u8]) -> Option<RepeatCopy> {
         repeat_copy(self.repeats, code)
     }

@@ -63,8 +63,8 @@ impl Batch {
         self.len
     }
 
-    /// Adds up to [`TNT_BITS`] branch outcomes, the oldest highest. Writes a long TNT if it is
-    /// full.
+    /// Adds the `count` low bits of `bits`, up to [`TNT_BITS`] branch outcomes, the oldest highest.
+    /// The other bits must be 0. Writes a long TNT if it is full.
     #[inline(always)]
     pub(super) fn add_bits(&mut self, bits: u64, count: u32) {
         let all = self.tnt_count + count;
@@ -98,7 +98,8 @@ impl Batch {
     }
 
     /// Adds precomputed packets, the first `size` of these bytes. The last packet added before must
-    /// be a TIP, with no bits after it. `last_ip` is the target of the last TIP in them.
+    /// be the TIP that they are compressed against, with no bits after it. `last_ip` is the target
+    /// of the last TIP in them, or of that one if there is none.
     #[inline(always)]
     pub(super) fn add_packets(&mut self, bytes: &Bytes, size: usize, last_ip: u64) {
         let at = self.len & (2 * Self::BYTES - 1);
@@ -123,7 +124,7 @@ impl Batch {
         (self.tnt, self.tnt_count) = (0, 0);
     }
 
-    /// Writes the first `size` bytes of `word`.
+    /// Writes the first `size` bytes of `word`, 8 at most, lowest first.
     #[inline(always)]
     fn put_word(&mut self, word: u64, size: usize) {
         // The mask changes nothing, and shows the compiler that the bytes fit.

@@ -181,7 +181,8 @@ impl Chain {
         }
     }
 
-    /// Adds TNT bits, after the last TIP if there is one.
+    /// Adds the `count` low bits of `bits` as TNT bits, the oldest highest, after the last TIP if
+    /// there is one. The other bits must be 0. Does not check that they fit: the caller has.
     fn add_bits(&mut self, bits: u64, count: u8) {
         let (all, all_count) = if self.tip == NOWHERE {
             (&mut self.bits, &mut self.bit_count)
@@ -237,7 +238,8 @@ struct ChainBuilder<'a> {
 }
 
 impl<'a> ChainBuilder<'a> {
-    /// Builds the longest chain of these records; `None` if it would have fewer than two.
+    /// Builds the longest chain of these records, from the first on; `None` if it would have fewer
+    /// than two.
     fn build(key: &ChainKey, dictionary: &'a Dictionary, encoder: &'a Encoder) -> Option<Self> {
         let record = |at: usize| {
             let number = (at < RECORDS).then(|| edge_number(key, at))?;

@@ -13,6 +13,15 @@
 //!
 //! At last it reports the current address. A decoder knows a *reported* address, so the runs before
 //! it no longer count.
+//!
+//! Example: `A: jmp B` and `B: jmp A`, each an edge, entered at A. The second leads to A, which
+//! the first has passed, so the encoder walks. The branch at A leads to new code: A becomes a run.
+//! The branch at B leads to that run: B is reported, and then A, the current address. The edges are
+//! forgotten. Each further round reports B and A again.
+//!
+//! `quiet_low..=quiet_high` of an edge contains the path after its last bit, and maybe code between
+//! that was not executed. So `has_passed` may return true without need, but never misses an address
+//! of an edge. (It knows nothing of instructions that are in no edge: `Encoder::stepped_insn`.)
 
 use super::Encoder;
 use crate::common::Addr;
@@ -51,7 +60,7 @@ impl Encoder {
         numbers.filter(|number| *number != 0).filter_map(|number| dictionary.edge(number))
     }
 
-    /// Returns true if `ip` may have been executed since the last packet or pending bit.
+    /// Returns true if an edge may have executed `ip` since the last packet or pending bit.
     pub(super) fn has_passed(&self, dictionary: &Dictionary, ip: u64) -> bool {
         self.edges_since_bit(dictionary).any(|edge| edge.quiet_low <= ip && ip <= edge.quiet_high)
     }
@@ -115,12 +124,14 @@ impl Encoder {
     }
 
     /// Ends the current run with a branch, and begins the next at its target. If an earlier run, or
-    /// the one that ends, has executed the target, reports the branch and forgets the runs.
+    /// the one that ends, has executed the target, reports the branch and forgets the runs. There
+    /// are three cases: a target that is new, a branch to itself, and any other branch back.
     fn jump(&mut self, walk: &mut Walk, jump: Jump) {
         let Jump { from, to } = jump;
         self.check_run(walk, from);
         // True if a packet, a bit, or the report of a start determined this very address last.
         let is_decoder_there = walk.runs.is_empty() && walk.start == from;
+        // Before the check, as the target may be in the run that ends.
         walk.runs.push((walk.start, from));
         walk.start = to;
         if !walk.has_run(to, to) {

@@ -6,7 +6,8 @@
 //! A decoder would bind a packet to the first arrival at its address since the last packet or bit.
 //! If quiet edges may have passed that address, the encoder first reports each round of their loop
 //! ([`circles`]). A return or indirect branch is *owed* while its target is unknown: the next
-//! record shows it. *Pending* bits are TNT bits that are in no packet yet.
+//! record shows it. *Pending* bits are TNT bits that are in no packet yet. An edge's `since` is the
+//! time since which its code is unchanged; its `peak`, the most calls of its path open at a time.
 
 mod batch;
 mod chain;
@@ -60,8 +61,7 @@ pub(super) struct Encoder {
     tsc: u64,
     /// True if the history begins with the next record or event.
     is_at_beginning: bool,
-    /// The edge of the last record, if it is a return or indirect branch whose target is not yet
-    /// known; else 0.
+    /// The number of the owed record's edge; 0 if none is owed.
     owed: u32,
     /// True in the program; false in the kernel, where `PacketEn` is 0.
     in_program: bool,
@@ -163,8 +163,8 @@ impl Encoder {
         }
     }
 
-    /// Sets the time at which the thread was created, which its first PSB+ reports: that precedes
-    /// the return from the system call that created the thread.
+    /// Sets the time at which the thread was created, for its first PSB+, before the return from
+    /// the system call that created it. Call this first: it overwrites the last reported time.
     pub(super) fn set_creation_time(&mut self, tsc: u64) {
         self.tsc = tsc;
     }
@@ -286,7 +286,7 @@ impl Encoder {
     }
 
     /// Encodes one instruction that the tracer executed for the thread. The thread is at `next`
-    /// after it, or in the kernel after a far branch.
+    /// after it, or in the kernel after a far branch. May miss a loop through it: see `Trace`.
     pub(super) fn stepped_insn(&mut self, insn: &Insn, next: u64) {
         self.begin_at(insn.ip.0);
         self.instructions += 1;
@@ -308,7 +308,7 @@ impl Encoder {
     }
 
     /// Encodes an entry into the kernel before the instruction at `ip`, by anything but a far
-    /// branch. Does nothing if the thread is in the kernel.
+    /// branch. Writes the pending bits first. Encodes nothing if the thread is in the kernel.
     pub(super) fn enter_kernel(&mut self, ip: u64) {
         self.is_at_beginning = false;
         if self.in_program {
@@ -319,8 +319,8 @@ impl Encoder {
         }
     }
 
-    /// Ends the history where the last record led, or if it is owed, at the start of its path:
-    /// encodes an entry into the kernel there, unless the thread is in the kernel.
+    /// Ends the history where the last record led, or if it is owed (it is dropped), where its path
+    /// starts: encodes an entry into the kernel there, unless the thread is in the kernel.
     pub(super) fn end_history(&mut self, dictionary: &Dictionary) {
         self.owed = 0;
         let ip = self.ip;
@@ -339,8 +339,8 @@ impl Encoder {
         self.forget_edges();
     }
 
-    /// Encodes a return from the kernel to the program, at `ip` and time `tsc`. Does nothing if the
-    /// thread is in the program.
+    /// Encodes a return from the kernel to the program, at `ip` and time `tsc`, after a PSB+ if one
+    /// is due. Does nothing if the thread is in the program.
     pub(super) fn return_from_kernel(&mut self, ip: u64, tsc: u64) {
         if self.in_program {
             return;

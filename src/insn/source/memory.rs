@@ -136,6 +136,9 @@ impl Overlap {
         // Byte `index` is read from byte `index - lag` of the destination. If an earlier element
         // wrote that byte, follow it on; otherwise it is the byte of the source. With `lag >=
         // element`, the byte `index - lag`, if there is one, is always in an earlier element.
+        // Otherwise it is only for the first `lag` bytes of an element. MOVSQ with a lag of 2:
+        // bytes 8 and 9 of the destination are read from its bytes 6 and 7, which the first element
+        // wrote; byte 10 is read from its byte 8, which is still that of the source.
         if lag >= element {
             return index % lag;
         }

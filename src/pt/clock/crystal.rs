@@ -62,7 +62,8 @@ impl Crystal {
         Some(self.anchor_tsc.saturating_add(self.ratio.to_tsc(self.elapsed)))
     }
 
-    /// Returns the TSC at which the next MTC is due.
+    /// Returns the TSC at which the next MTC is due: at the first edge after the last MTC, or after
+    /// the TMA if there was none. Advances nothing.
     pub(super) fn next_edge_tsc(&self) -> u64 {
         let into_period = self.counter & ((1 << self.freq) - 1);
         let elapsed = self.elapsed + (1 << self.freq) - into_period;

@@ -69,7 +69,7 @@ impl Context {
     }
 
     /// Returns true if privilege level, CR3 and enclave mode allow tracing: `ContextEn` (SDM
-    /// section "Context Enable (`ContextEn`)").
+    /// section "Context Enable (`ContextEn`)"). False in an enclave that is not a debug enclave.
     pub(super) fn is_traced(&self, config: &Config) -> bool {
         let ctl = config.ctl;
         let level = if self.cpl == 0 { RtitCtl::OS } else { RtitCtl::USER };

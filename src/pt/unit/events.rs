@@ -47,7 +47,8 @@ impl Unit {
     }
 
     /// Traces the abort of the transaction at `ip`; execution resumes at `target`, at the same
-    /// privilege level. Writes the packets even if no transaction was traced before.
+    /// privilege level. Writes the packets even if no transaction was traced before, but none
+    /// without `BranchEn` or outside the traced context.
     pub fn tx_abort(&mut self, ip: Addr, target: Addr) {
         self.begin_event();
         self.run_straight_to(ip);
@@ -135,8 +136,9 @@ impl Unit {
         self.end_event();
     }
 
-    /// Traces the return to C0: writes the time, as far as it is enabled and known, and then, if
-    /// power events are traced, a PWRX with the low 4 bits of `last`, `deepest` and `wake`.
+    /// Traces the return to C0: writes the time, as far as it is enabled and known, whether or not
+    /// power events are traced, and then, if they are, a PWRX with the low 4 bits of `last`,
+    /// `deepest` and `wake`.
     pub fn power_exit(&mut self, last: u8, deepest: u8, wake: u8) {
         self.begin_event();
         self.put_times();

@@ -20,6 +20,7 @@ pub struct IpRange {
 }
 
 impl IpRange {
+    /// Returns true if `ip` is in the range; its first and last address are.
     fn contains(self, ip: Addr) -> bool {
         (self.first..=self.last).contains(&ip)
     }

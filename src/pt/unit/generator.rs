@@ -101,7 +101,7 @@ impl Unit {
     /// Replaces the `ADDRn` ranges by `ranges`, and the `ADDRn_CFG` fields by those of `ctl`, whose
     /// other bits are ignored. No packet reports the change, and the current position is not
     /// compared with the new ranges before the next taken transfer. So new ranges may only contain
-    /// code that is not executed yet.
+    /// code that is not executed yet. Nothing is checked: an `ADDRn_CFG` above 2 counts as unused.
     pub fn set_ranges(&mut self, ctl: RtitCtl, ranges: [IpRange; 4]) {
         for n in 0..ranges.len() {
             self.config.ctl = self.config.ctl.with_addr_cfg(n, ctl.addr_cfg(n));
@@ -168,7 +168,7 @@ impl Unit {
     }
 
     /// Enters or leaves an enclave that is not a debug enclave, with the next far transfer,
-    /// interrupt or [`Unit::enter`].
+    /// interrupt or [`Unit::enter`]: not at once. No code in it is traced.
     pub fn set_enclave(&mut self, inside: bool) {
         self.staged.in_enclave = Some(inside);
     }
@@ -196,7 +196,8 @@ impl Unit {
     /// Writes `packet` as it is, after the buffered branch outcomes and, if it can take one, a CYC.
     /// Does not set the unit's state by it: for packets without a cause in this model (MNT, PAD,
     /// the blocks of BIP packets), and for tests of decoders. Writes nothing while `TriggerEn` is
-    /// clear or in an overflow. No PSB+ follows, even if one is due, since it would end a block.
+    /// clear or in an overflow. A PSB+ precedes it if the trace has none yet; none follows, even if
+    /// one is due, since it would end a block.
     pub fn inject(&mut self, packet: &Packet) {
         self.begin_event();
         self.put(packet);
@@ -220,7 +221,8 @@ impl Unit {
     }
 
     /// Adds the outcome of a conditional branch or compressed return to the buffer, and before the
-    /// first one writes a CYC. Writes the TNT and the deferred TIPs when that is full.
+    /// first one writes a CYC, if that is due. If the outcome fills the TNT, writes it and the
+    /// deferred TIPs.
     pub(super) fn put_outcome(&mut self, taken: bool) {
         self.runs.clear();
         if self.tnt.is_empty() {

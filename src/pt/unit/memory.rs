@@ -17,7 +17,8 @@ pub enum OnRestricted {
     Error,
 }
 
-/// Physical memory. Unwritten bytes are 0.
+/// Physical memory. Unwritten bytes are 0. Nothing may be read or written at the very end of the
+/// 64-bit address space: a debug build panics there.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     pages: BTreeMap<u64, Box<[u8; PAGE_BYTES]>>,
@@ -32,8 +33,9 @@ impl Memory {
         Self::default()
     }
 
-    /// Restricts `region`: stores to it are lost and reads return all ones. `on_restricted` sets
-    /// the effect of trace output on all restricted regions, also on those of earlier calls.
+    /// Restricts `region`, which must not be empty: stores to it are lost and reads return all
+    /// ones. `on_restricted` sets the effect of trace output on all restricted regions, also on
+    /// those of earlier calls.
     pub fn restrict(&mut self, region: Range<u64>, on_restricted: OnRestricted) {
         self.restricted.push(region);
         self.on_restricted = on_restricted;

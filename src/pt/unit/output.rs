@@ -72,7 +72,8 @@ pub(super) const LOWER_MASK: u64 = 0x7f;
 
 impl Output {
     /// Checks the output registers when tracing starts, before the first byte. For a table, checks
-    /// the entry in use, and moves to the next table if that entry is END.
+    /// the entry in use, and moves to the next table if that entry is END. For trace transport,
+    /// checks nothing.
     pub(super) fn check(
         &mut self,
         ctl: RtitCtl,
@@ -86,7 +87,7 @@ impl Output {
     }
 
     /// Stores `bytes` where `ctl` selects, and advances the output registers. Where output stops or
-    /// fails, the remaining bytes are lost.
+    /// fails, the bytes before that stay stored, and the remaining ones are lost.
     pub(super) fn store(
         &mut self,
         ctl: RtitCtl,
@@ -128,7 +129,7 @@ impl Output {
         self.mask() >> 7
     }
 
-    /// Sets the index of the entry in use.
+    /// Sets the index of the entry in use, of which the register holds 25 bits.
     pub(super) fn set_table_index(&mut self, index: u64) {
         let low = (index << 7 | LOWER_MASK) & 0xffff_ffff;
         self.mask_ptrs = self.mask_ptrs & !0xffff_ffff | low;
@@ -149,7 +150,8 @@ impl Output {
         Ok(())
     }
 
-    /// Stores to the range, which is circular: after its end, output continues at its base.
+    /// Stores to the range, which is circular: after its end, output continues at its base, so it
+    /// never stops. Fails at restricted memory as [`Self::write_memory`] does.
     fn store_in_range(&mut self, mut bytes: &[u8]) -> Result<Stored, OperationalError> {
         while !bytes.is_empty() {
             let room = self.mask() + 1 - self.offset();

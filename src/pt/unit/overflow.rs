@@ -46,7 +46,8 @@ impl Overflow {
 impl Unit {
     /// Starts an overflow: the internal buffers are full, and packets are lost from here on. Drops
     /// the buffered branch outcomes and deferred TIPs, but not the bytes that are not drained yet.
-    /// Does nothing in an overflow, and while `TriggerEn` is clear.
+    /// Writes the PSB+ at the start of tracing first if that is due. Does nothing in an overflow,
+    /// and while `TriggerEn` is clear.
     pub fn overflow_begin(&mut self) {
         self.begin_event();
         if self.trigger_en() && !self.overflow.is_on() {

@@ -30,7 +30,7 @@ impl Unit {
     }
 
     /// Writes the packets between PSB and PSBEND: the time and the processor's state (PIP, VMCS,
-    /// MODE.TSX), and mode and IP if `packet_en`.
+    /// MODE.TSX), as far as it is enabled and known, and mode and IP if `packet_en`.
     fn put_state(&mut self, packet_en: bool) {
         self.put_times();
         self.put_pip();

@@ -16,6 +16,7 @@ pub(super) struct ReturnStack {
 }
 
 impl ReturnStack {
+    /// Creates an empty stack.
     pub(super) const fn new() -> Self {
         Self { slots: [Addr(0); DEPTH], top: 0, len: 0 }
     }

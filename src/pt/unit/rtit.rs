@@ -148,8 +148,8 @@ impl Rtit {
     }
 
     /// Changes `IA32_RTIT_CTL` from `old` to `new`, which was checked: turns the unit off or on,
-    /// and configures it. If the output registers are invalid when tracing starts, sets `Error`,
-    /// and tracing does not start.
+    /// and configures it. Does nothing if tracing stays on. If the output registers are invalid
+    /// when tracing starts, sets `Error`, and tracing does not start.
     fn write_ctl(&mut self, old: RtitCtl, new: RtitCtl, at: At, capabilities: &Capabilities) {
         let was_on = old.has(RtitCtl::TRACE_EN);
         let on = new.has(RtitCtl::TRACE_EN);

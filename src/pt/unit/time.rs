@@ -21,6 +21,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
+    /// Creates clocks without a time. An invalid crystal ratio counts as unknown.
     pub(super) fn new(config: &Config) -> Self {
         Self {
             tsc: None,
@@ -51,7 +52,7 @@ impl Unit {
     /// Sets the time-stamp counter. If `MTCEn` is set and the crystal ratio is known, writes the
     /// MTC packets that became due since the last call. If MTC cannot express the gap (256 periods
     /// or more, or the time went back), writes TSC and TMA instead, if `TSCEn` is set. Otherwise,
-    /// and at the first call, writes nothing: see [`Unit::stamp`].
+    /// at the first call, and while `TriggerEn` is clear, writes nothing: see [`Unit::stamp`].
     pub fn set_tsc(&mut self, tsc: Tsc) {
         let before = self.crystal_periods();
         self.clock.tsc = Some(tsc);
@@ -71,8 +72,10 @@ impl Unit {
     }
 
     /// Advances the core clock by `cycles`, which the next CYC reports. Writes the buffered branch
-    /// outcomes and a CYC now if the cycle counter would wrap. For units with `CYCEn`: without it,
-    /// nothing resets the counter, so once it would wrap, each call writes the outcomes.
+    /// outcomes and a CYC now if the cycle counter would wrap, except in an overflow: the clocks
+    /// count on, without a limit. They count while tracing is off, too. For units with `CYCEn`:
+    /// without it, nothing resets the counter, so once it would wrap, each call writes the
+    /// outcomes.
     pub fn advance_cycles(&mut self, cycles: u64) {
         self.clock.cycles = self.clock.cycles.saturating_add(cycles);
         if self.clock.cycles >= CYCLE_COUNTER && !self.overflow.is_on() {
@@ -81,8 +84,8 @@ impl Unit {
         }
     }
 
-    /// Sets the core:bus ratio, also while tracing is off, and writes TSC, TMA and CBR, as far as
-    /// they are enabled and known, as a frequency change does.
+    /// Sets the core:bus ratio, and writes TSC, TMA and CBR, as far as they are enabled and known,
+    /// as a frequency change does. While tracing is off, sets it and writes nothing.
     pub fn set_core_bus_ratio(&mut self, ratio: u8) {
         self.begin_event();
         self.clock.core_bus_ratio = Some(ratio);
@@ -98,7 +101,8 @@ impl Unit {
         self.end_event();
     }
 
-    /// Writes TSC, TMA and CBR: the full time, as far as it is enabled and known.
+    /// Writes TSC, TMA and CBR: the full time, as far as it is enabled and known; nothing while
+    /// `TriggerEn` is clear. Whether control flow packets are enabled does not matter.
     pub(super) fn put_times(&mut self) {
         self.put_tsc();
         if let Some(ratio) = self.clock.core_bus_ratio.filter(|_| self.trigger_en()) {
@@ -106,8 +110,8 @@ impl Unit {
         }
     }
 
-    /// Writes a TSC packet, if `TSCEn` is set and the time is known, and a TMA, if `MTCEn` is set
-    /// and the crystal ratio is known.
+    /// Writes a TSC packet, with a TMA if `MTCEn` is set and the crystal ratio is known. Writes
+    /// neither unless `TriggerEn` and `TSCEn` are set and the time is known.
     fn put_tsc(&mut self) {
         let ctl = self.config.ctl;
         let Some(tsc) = self.clock.tsc.filter(|_| self.trigger_en() && ctl.has(RtitCtl::TSC_EN))

@@ -19,7 +19,8 @@ pub(super) struct TntBuffer {
 }
 
 impl TntBuffer {
-    /// Creates an empty buffer. It defers no TIPs while CYC packets are enabled.
+    /// Creates an empty buffer. It defers TIPs if the configuration does (`deferred_tips`), and CYC
+    /// packets are not enabled.
     pub(super) fn new(config: &Config) -> Self {
         Self {
             capacity: config.tnt.capacity(),

@@ -59,7 +59,9 @@ impl Topa<'_> {
 
     /// Stores `bytes` at the current position of the table, and advances it through the entries.
     /// Stops when a region with STOP is full, even if no bytes are left, and loses the bytes after
-    /// it. Fails as soon as the next entry is invalid, after storing the bytes before it.
+    /// it. Fails as soon as the next entry is invalid, even if no bytes are left, or at restricted
+    /// memory, after storing the bytes before it. Counts the interrupts of regions with INT. Does
+    /// nothing if there are no bytes at all.
     pub(super) fn store(&mut self, mut bytes: &[u8]) -> Result<Stored, OperationalError> {
         while !bytes.is_empty() {
             let region = self.current_region()?;

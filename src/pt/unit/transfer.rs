@@ -3,7 +3,8 @@
 //!
 //! Each event moves the unit to its target first, which updates the *enables* (`ContextEn`,
 //! `FilterEn`). Its packets depend on whether control flow packets were enabled before it, and are
-//! enabled after it.
+//! enabled after it. Before it moves, `circle` writes extra packets for loops that have none, if
+//! the configuration wants them.
 
 use super::filter::{Verdict, has_filter, verdict_on};
 use super::{Branch, BranchKind, Paging, RtitCtl, RtitStatus, Unit};
@@ -22,11 +23,12 @@ impl Unit {
 
     /// Traces an executed branch, taken or not, and moves to where execution continues. A far one
     /// applies the staged changes of mode, paging and enclave. `branch.ip` need not be the current
-    /// IP: the code between was executed straight.
+    /// IP: the code between was executed straight. While `TriggerEn` is clear, only moves and
+    /// applies the changes.
     pub fn branch(&mut self, branch: &Branch) {
         self.begin_event();
         let was_on = self.packet_en();
-        let is_reported = self.close_circle(branch);
+        let is_written = self.close_circle(branch);
         let before = self.context.paging;
         if branch.kind == BranchKind::Far {
             self.context.apply(std::mem::take(&mut self.staged));
@@ -34,7 +36,8 @@ impl Unit {
         let is_in_stop_range = self.move_to(branch.landing(), branch.cpl, branch.is_taken());
         self.put_pip_if_changed(before);
         match (was_on, self.packet_en()) {
-            (true, true) if is_reported => {}
+            // The packets of a jump to itself are written already (see `circle`).
+            (true, true) if is_written => {}
             (true, true) => self.put_branch(branch),
             (true, false) => self.put_tip_pgd(self.tip_pgd_target(branch)),
             (false, true) => self.put_tip_pge(self.context.ip),
@@ -46,7 +49,8 @@ impl Unit {
 
     /// Traces a transfer from `ip`, which was not executed or not completed, to `target` at
     /// privilege level `cpl`: an interrupt, an exception, a signal, a VM exit; also `INT n`, whose
-    /// own address is `ip`. Applies the staged changes of mode, paging and enclave.
+    /// own address is `ip`. Applies the staged changes of mode, paging and enclave. While
+    /// `TriggerEn` is clear, does only that, and moves.
     pub fn interrupt(&mut self, ip: Addr, target: Addr, cpl: u8) {
         self.begin_event();
         let was_on = self.packet_en();
@@ -66,11 +70,13 @@ impl Unit {
     /// Traces `MOV CR3` of the value `cr3`; `next` is the address of the next instruction. Writes a
     /// PIP, even for an unchanged value, if `OS` is set and the context is then traced. Writes a
     /// TIP.PGE, or a TIP.PGD without an IP, if the new CR3 starts or ends the trace, since it does
-    /// or does not match the filter. Leaves the staged changes staged.
+    /// or does not match the filter. Compares `next` with the ranges, too, as after a taken branch:
+    /// they can start or end the trace in the same way. Leaves the staged changes staged.
     pub fn mov_cr3(&mut self, next: Addr, cr3: u64) {
         self.begin_event();
         let was_on = self.packet_en();
         self.context.paging.cr3 = cr3;
+        // `FilterEn` is not updated outside the traced context, which may begin here.
         let is_in_stop_range = self.move_to(next, self.context.cpl, true);
         self.put_pip();
         self.runs.clear();
@@ -133,6 +139,7 @@ impl Unit {
         let barred = RtitStatus::ERROR.0 | RtitStatus::STOPPED.0;
         self.status.set(RtitStatus::TRIGGER_EN, self.status.0 & barred == 0);
         self.status.set(RtitStatus::FILTER_EN, !has_filter(self.config.ctl));
+        // Not taken, but compared with the ranges: tracing may start inside one.
         self.move_to(self.context.ip, self.context.cpl, true)
     }
 
@@ -145,18 +152,18 @@ impl Unit {
     }
 
     /// Moves to `ip` at privilege level `cpl`, and updates the enables, unless `TriggerEn` is
-    /// clear; writes no packet. `taken` is false if execution fell through, which never enters or
-    /// leaves a range. Outside the traced context, `FilterEn` stays as it is. Returns true if `ip`
-    /// is in a `TraceStop` range: the caller must pass the result to [`Self::trace_stop_if`] after
-    /// the packets of the transfer.
-    pub(super) fn move_to(&mut self, ip: Addr, cpl: u8, taken: bool) -> bool {
+    /// clear; writes no packet. `compares_ranges` is false if a branch was not taken: execution
+    /// that falls through never enters or leaves a range. Then, and outside the traced context,
+    /// `FilterEn` stays as it is, and the result is false. Else returns true if `ip` is in a
+    /// `TraceStop` range: the caller must pass the result to [`Self::trace_stop_if`] after the
+    /// packets of the transfer.
+    pub(super) fn move_to(&mut self, ip: Addr, cpl: u8, compares_ranges: bool) -> bool {
         (self.context.ip, self.context.cpl) = (ip, cpl);
         if !self.trigger_en() {
             return false;
         }
         self.status.set(RtitStatus::CONTEXT_EN, self.context.is_traced(&self.config));
-        // Falling through into or out of a range has no effect.
-        if !taken || !self.in_context() {
+        if !compares_ranges || !self.in_context() {
             return false;
         }
         let verdict = verdict_on(self.config.ctl, &self.config.ranges, ip);

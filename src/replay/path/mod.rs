@@ -64,6 +64,7 @@ impl PathWriter {
         self.replay.moment(self.replay.position()).saturating_add(self.extra_time)
     }
 
+    /// Writes an event of a thread, with a new time.
     fn event(&mut self, tid: Tid, event: Event) -> Result<(), Error> {
         let tsc = self.now();
         self.written.event(tsc, tid, event)

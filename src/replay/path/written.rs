@@ -68,6 +68,7 @@ impl WrittenPath {
         if self.places.len() >= PLACES_AT_ONCE { self.write_places() } else { Ok(()) }
     }
 
+    /// Writes the places that are not written yet.
     fn write_places(&mut self) -> Result<(), Error> {
         self.writer.append_places(&self.places)?;
         self.places.clear();
@@ -216,6 +217,7 @@ impl WrittenPath {
     }
 }
 
+/// Returns the event of the signal with this `siginfo_t`; its address is that of a fault, if any.
 fn signal(info: &SiginfoBytes) -> Event {
     let (number, code) = (siginfo::signal_of(info), siginfo::code_of(info));
     Event::Signal { number, code, addr: siginfo::fault_address(info) }

@@ -18,11 +18,13 @@ impl Data {
         Self { bytes, window }
     }
 
+    /// Returns the bytes of the window; none if it is not in `bytes`.
     fn slice(&self) -> &[u8] {
         self.bytes.get(self.window.clone()).unwrap_or_default()
     }
 
-    /// Returns the offset of the end of the next `len` bytes; an error if the window has fewer.
+    /// Returns the offset in `bytes` of the end of the window's next `len` bytes; an error if it
+    /// has fewer.
     fn end_of(&self, len: usize) -> Result<usize> {
         let end = self.window.start.checked_add(len).filter(|end| *end <= self.window.end);
         end.ok_or(Error::UnexpectedEof(gimli::Reader::offset_id(self)))

@@ -31,7 +31,8 @@ impl<'a> Context<'a> {
         Some(Die { unit: unit.entries_unit(&units.dwarf, self.opener), id })
     }
 
-    /// Returns the first entry of a unit, which is not in the supplement.
+    /// Returns the first entry of `unit`, or of its split file, unread. The unit must be one of the
+    /// module, not of the supplement.
     pub(super) fn root(self, unit: &'a Unit) -> Die<'a> {
         let entries = unit.entries_unit(&self.units.dwarf, self.opener);
         let entry = entries.header.root_offset().0;
@@ -50,7 +51,8 @@ pub(in crate::symbols) struct EntryId {
     pub(super) entry: usize,
 }
 
-/// A DWARF entry in its unit. Its attributes are read on demand.
+/// Where a DWARF entry is: its unit, and its offset there, perhaps a wrong one. An [`Entry`] is
+/// what [`Die::read`] reads there: a tag and attributes.
 #[derive(Clone, Copy)]
 pub(super) struct Die<'a> {
     pub(super) unit: UnitRef<'a, Reader>,
@@ -74,9 +76,9 @@ impl<'a> Die<'a> {
     }
 
     /// Returns the entry to which the value of an attribute leads, unread; `None` if the value is
-    /// not a reference, or leads to no unit. A reference to another unit counts as an offset in
-    /// `.debug_info` of the module or of the supplement: references between the units of a split
-    /// file are not supported.
+    /// no reference, leads to no unit, or is the signature of a type unit, which is not supported.
+    /// A reference to another unit counts as an offset in `.debug_info` of the module or of the
+    /// supplement: references between the units of a split file are not supported.
     pub(super) fn follow(
         &self,
         reference: &AttributeValue<Reader>,
@@ -96,8 +98,9 @@ impl<'a> Die<'a> {
     }
 
     /// Returns the value of an attribute, and the entry that has it: this one, or the nearest one
-    /// in the chain of its abstract origins and declarations. `None` if none of them has it, or one
-    /// before it is damaged.
+    /// in the chain of its abstract origins and declarations, of which an entry's origin comes
+    /// first. `None` if none of them has it, one before it is damaged, or the chain is longer than
+    /// [`MAX_STEPS`].
     pub(super) fn inherited_attribute(
         self,
         attribute: DwAt,
@@ -116,14 +119,15 @@ impl<'a> Die<'a> {
         None
     }
 
-    /// Returns the entry's plain name (`DW_AT_name`), inherited or not; `None` if it has none.
+    /// Returns the entry's plain name (`DW_AT_name`), inherited or not; `None` if it has none, or
+    /// the name cannot be read.
     pub(super) fn name(self, context: Context<'a>) -> Option<String> {
         let (die, value) = self.inherited_attribute(gimli::DW_AT_name, context)?;
         text(die.unit, value)
     }
 
     /// Returns the direct children of the entry, with their tags and attributes, up to any damage
-    /// ([`is_bounded`]) and at most [`MAX_CHILDREN`]; none if the entry has none.
+    /// ([`is_bounded`]) and at most [`MAX_CHILDREN`]; none if the entry has none, or is damaged.
     pub(super) fn children(&self) -> Vec<(Self, Entry<Reader>)> {
         let mut children = Vec::new();
         // On damage, keep the children before it.
@@ -131,6 +135,8 @@ impl<'a> Die<'a> {
         children
     }
 
+    /// Appends the direct children, as [`Self::children`] says; `None` after damage, or if the
+    /// entry has none.
     fn read_children(&self, children: &mut Vec<(Self, Entry<Reader>)>) -> Option<()> {
         let mut entries = self.unit.entries_raw(Some(UnitOffset(self.id.entry))).ok()?;
         let root = entries.read_abbreviation().ok()??;
@@ -156,7 +162,8 @@ impl<'a> Die<'a> {
     }
 }
 
-/// Returns true if the entry only declares something that another entry defines.
+/// Returns true if the entry only declares something that another entry defines: it has
+/// `DW_AT_declaration`, with any value.
 pub(super) fn is_declaration(entry: &Entry<Reader>) -> bool {
     entry.attr_value(gimli::DW_AT_declaration).is_some()
 }

@@ -62,9 +62,9 @@ impl Dwarf {
         unit.signature(module, scopes.into_iter())
     }
 
-    /// Returns the global variable called `name`. Of several, prefers one of the unit that covers
-    /// `addr`, then one whose full name is `name`. `name` may omit outer namespaces; `None` if
-    /// several namespaces have it.
+    /// Returns the global variable called `name`, under that name. `name` may omit outer
+    /// namespaces. Of several, prefers one of the unit that covers `addr`, then one whose full name
+    /// is `name`. `None` if there is none, or if only longer names are left, and several of them.
     pub(in crate::symbols) fn global(
         &self,
         module: Addr,
@@ -122,7 +122,8 @@ impl Dwarf {
         let context = self.context();
         let Some(variable) = context.die(entry) else { return LocationDescription::OptimizedOut };
         let found = self.unit_and_scopes_at(addr, code);
-        let function = found.and_then(|(unit, scopes)| unit.outermost_function(scopes.into_iter()));
+        let function =
+            found.and_then(|(unit, scopes)| unit.function_with_frame(scopes.into_iter()));
         location_description(context, variable, function, addr)
     }
 
@@ -172,6 +173,7 @@ impl Dwarf {
         self.unit_at(addr).into_iter().flat_map(|unit| self.lines_of(unit, code)).collect()
     }
 
+    /// Returns the address ranges of a unit's rows, without empty ones, with their lines.
     fn lines_of<'a>(
         &'a self,
         unit: &'a Unit,

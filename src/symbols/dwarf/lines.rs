@@ -39,8 +39,9 @@ pub(super) struct Row {
 }
 
 impl Lines {
-    /// Reads the whole table, up to any damage. Skips sequences that start outside `code`: they
-    /// belong to functions that the linker dropped.
+    /// Reads the whole table, up to any damage; an empty one if the unit has none. Skips sequences
+    /// that start outside `code`, since they belong to functions that the linker dropped, and rows
+    /// that gdb does not keep (`Builder::admit`).
     pub(super) fn parse(unit: UnitRef<'_, Reader>, code: &Spans) -> Self {
         let Some(mut program) = unit.line_program.clone() else { return Self::default() };
         let mut builder = Builder {
@@ -52,12 +53,14 @@ impl Lines {
         };
         let mut instructions = program.header().instructions();
         let mut row = LineRow::new(program.header());
-        let mut is_dropped = false;
+        // True after an address that a linker set, in the middle of a sequence, for a function that
+        // it dropped: a huge one, or one below the last row's, as addresses rise in a sequence. A
+        // whole sequence at a low address is dropped in `end_sequence`.
+        let mut is_after_tombstone = false;
         while let Ok(Some(instruction)) = instructions.next_instruction(program.header()) {
             match &instruction {
-                // Addresses rise within a sequence; linkers give dropped code a low or a huge one.
                 LineInstruction::SetAddress(to) => {
-                    is_dropped = *to < row.address() || *to >= u64::MAX - 1;
+                    is_after_tombstone = *to < row.address() || *to >= u64::MAX - 1;
                 }
                 // gimli negates this number, which would overflow.
                 LineInstruction::AdvanceLine(i64::MIN) => break,
@@ -65,8 +68,8 @@ impl Lines {
             }
             match row.execute(instruction, &mut program) {
                 Ok(true) => {
-                    builder.push(&row, is_dropped);
-                    is_dropped &= !row.end_sequence();
+                    builder.push(&row, is_after_tombstone);
+                    is_after_tombstone &= !row.end_sequence();
                     row.reset(program.header());
                 }
                 Ok(false) => {}
@@ -87,6 +90,7 @@ impl Lines {
     }
 
     /// Returns the row that describes the code at `addr`; `None` if no sequence contains `addr`.
+    /// Code without a line counts to the row before it.
     pub(super) fn row_at(&self, addr: u64) -> Option<Row> {
         let sequence = usize::try_from(self.by_address.find(addr)?.value).ok()?;
         let rows = self.rows.get(self.sequences.get(sequence)?.clone())?;
@@ -116,8 +120,8 @@ impl Lines {
         self.by_address.iter().flat_map(of_sequence)
     }
 
-    /// Returns the address at which a function's prologue ends; `None` if the compiler did not mark
-    /// it.
+    /// Returns the address at which a function's prologue ends: the first marked one in the range
+    /// `function`, of which it may be the start. `None` if the compiler marked none.
     pub(super) fn prologue_end(&self, function: Range<u64>) -> Option<u64> {
         let next = self.prologue_ends.partition_point(|at| *at < function.start);
         self.prologue_ends.get(next).copied().filter(|at| *at < function.end)
@@ -167,12 +171,12 @@ struct LastRow {
 }
 
 impl Builder<'_> {
-    /// Adds a row to the current sequence, or ends the sequence. Ignores a row that `is_dropped`:
-    /// it belongs to a function that the linker dropped.
-    fn push(&mut self, row: &LineRow, is_dropped: bool) {
+    /// Adds a row to the current sequence if gdb would keep it, or ends the sequence. Ignores a row
+    /// that `is_after_tombstone`: it belongs to a function that the linker dropped.
+    fn push(&mut self, row: &LineRow, is_after_tombstone: bool) {
         if row.end_sequence() {
             self.end_sequence(row.address());
-        } else if !is_dropped {
+        } else if !is_after_tombstone {
             if row.prologue_end() {
                 self.lines.prologue_ends.push(row.address());
             }
@@ -247,6 +251,7 @@ impl Builder<'_> {
         self.last = LastRow::default();
     }
 
+    /// Returns the table, without a last sequence that has no end.
     fn finish(mut self) -> Lines {
         self.lines.rows.truncate(self.start);
         self.lines.by_address = Spans::new(self.spans);

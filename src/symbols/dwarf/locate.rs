@@ -75,8 +75,9 @@ pub(super) fn is_stored(context: Context<'_>, variable: Die<'_>) -> bool {
     matches!(operations.next(), Ok(Some(gimli::Operation::FrameOffset { offset })) if offset < 0)
 }
 
-/// Returns the expression of a location attribute that holds at `addr`; `None` if its location list
-/// has none there. A plain expression holds at all addresses.
+/// Returns the expression of a location attribute that holds at `addr`: a plain one holds at all
+/// addresses, and of a location list the first one that does is taken. `None` if the list has none
+/// there, or the value is neither.
 fn expression_at(
     unit: UnitRef<'_, Reader>,
     value: &AttributeValue<Reader>,
@@ -102,8 +103,10 @@ pub(super) struct State<'a> {
 }
 
 impl State<'_> {
-    /// Returns the home of a variable's value in this state: as a whole [`Piece::Unavailable`] if
-    /// that depends on an unknown value or on damaged data.
+    /// Returns the home of a variable's value in this state. Does not read the value there. The
+    /// whole value is [`Piece::OptimizedOut`] if its location depends on a value at the function's
+    /// entry, and [`Piece::Unavailable`] if it depends on an unknown register or memory, or on
+    /// damaged data. A constant has 8 bytes, of which the value may be the lowest ones only.
     pub(super) fn home(&self, description: &LocationDescription) -> Home {
         match description {
             LocationDescription::Expression { expression, frame_base } => {
@@ -199,7 +202,7 @@ impl State<'_> {
         Ok(Home { pieces: pieces.collect() })
     }
 
-    /// Reads a value of a base type from memory; `None` if it is unknown.
+    /// Reads a value of a base type from memory; `None` if it is unknown, or has more than 8 bytes.
     fn memory(&self, address: u64, size: u8, base_type: gimli::UnitOffset) -> Option<Value> {
         let mut bytes = [0; 8];
         let wanted = bytes.get_mut(..size.into())?;

@@ -76,7 +76,8 @@ impl Dwarf {
         })
     }
 
-    /// Returns the source location of the code at `addr`; `None` if no line table covers it.
+    /// Returns the source location of the code at `addr`; `None` if no line table covers it, or the
+    /// path of the file is damaged.
     pub(in crate::symbols) fn location_at(&self, addr: u64, code: &Spans) -> Option<Location> {
         let lines = self.unit_at(addr)?.lines(&self.units.dwarf, code);
         let row = lines.row_at(addr)?;
@@ -102,8 +103,9 @@ impl Dwarf {
         frames
     }
 
-    /// Returns the non-inlined function that contains `addr`: demangled name, start and size in
-    /// bytes. It is the outermost of the scopes there. `None` if there is none, or it has no name.
+    /// Returns the non-inlined function that contains `addr`: demangled name, start, and size in
+    /// bytes of the contiguous range at the start, in which `addr` need not be. It is the outermost
+    /// of the scopes there. `None` if there is none, or it has no name.
     pub(in crate::symbols) fn function_at(
         &self,
         addr: u64,
@@ -115,7 +117,8 @@ impl Dwarf {
         Some((name, scope.start, scope.size_bytes))
     }
 
-    /// Returns the start addresses of the functions that `query` matches, including inlined copies.
+    /// Returns the start addresses of the functions that `query` matches, including inlined copies,
+    /// in no certain order.
     pub(in crate::symbols) fn addresses_of_function(&self, query: &str, code: &Spans) -> Vec<u64> {
         let query = names::Query::new(query);
         let by_name = self.by_name.get_or_init(|| self.functions_by_name(code));
@@ -123,6 +126,8 @@ impl Dwarf {
         meant.flat_map(|(_, starts)| starts).copied().collect()
     }
 
+    /// Lists the start addresses of all functions, and of their inlined copies, by linkage name or,
+    /// without one, by plain name. Leaves out functions without a name. Reads all units.
     fn functions_by_name(&self, code: &Spans) -> HashMap<String, Vec<u64>> {
         let mut by_name: HashMap<String, Vec<u64>> = HashMap::new();
         for unit in &self.units.units {
@@ -148,7 +153,8 @@ impl Dwarf {
     }
 
     /// Returns the addresses at which to break for exactly this line: the first one in each
-    /// function, inlined copy and block.
+    /// function, inlined copy and block that declares variables, and for each unit the first one in
+    /// none of these. Empty if the line has no code.
     pub(in crate::symbols) fn addresses_of_line(
         &self,
         file: &str,

@@ -155,6 +155,7 @@ fn is_scope(tag: gimli::DwTag) -> bool {
     scopes.contains(&tag)
 }
 
+/// Returns the kind of a scope: of a block, as if it declared no variables.
 fn scope_kind(tag: gimli::DwTag, entry: &Entry<Reader>) -> ScopeKind {
     let short = |name| number(entry, name).and_then(|n| n.try_into().ok()).unwrap_or(0);
     match tag {
@@ -168,6 +169,7 @@ fn scope_kind(tag: gimli::DwTag, entry: &Entry<Reader>) -> ScopeKind {
     }
 }
 
+/// Returns the number, not negative, that is the value of an entry's attribute; `None` without one.
 fn number(entry: &Entry<Reader>, name: gimli::DwAt) -> Option<u64> {
     match entry.attr_value(name)? {
         gimli::AttributeValue::FileIndex(file) => Some(file),

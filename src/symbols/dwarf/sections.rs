@@ -70,7 +70,8 @@ const fn is_needed(id: SectionId) -> bool {
     )
 }
 
-/// Returns the data of a section, decompressed if necessary; `None` if it is absent or damaged.
+/// Returns the data of a section, decompressed if necessary; `None` if it is absent or damaged, or
+/// claims a size that no compression reaches.
 pub(in crate::symbols) fn section(
     elf: &ElfFile64<'_, Endianness>,
     file: &Bytes,

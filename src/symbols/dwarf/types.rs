@@ -21,7 +21,7 @@ pub(super) struct Types<'a> {
 
 impl<'a> Types<'a> {
     /// Returns the identity of the type that an attribute, inherited or not, refers to; `None`
-    /// without one. Does not read the type.
+    /// without one, or if it cannot be followed ([`Die::follow`]). Does not read the type.
     pub(super) fn referenced_type(&self, die: Die<'a>, attribute: DwAt) -> Option<TypeId> {
         let (owner, value) = die.inherited_attribute(attribute, self.context)?;
         let target = owner.follow(&value, self.context)?;
@@ -97,6 +97,8 @@ impl<'a> Types<'a> {
         }
     }
 
+    /// Reads the members of a structure or union, and its base classes, in the order of the debug
+    /// information. Leaves out static members.
     fn members(&self, die: Die<'a>) -> Vec<Member> {
         let children = die.children();
         let members = children.iter().filter_map(|(die, entry)| self.member(*die, entry));
@@ -118,13 +120,14 @@ impl<'a> Types<'a> {
         Some(Member { name, offset_bytes, bits, type_id, is_base })
     }
 
+    /// Reads a type to return its size in bytes; `None` if it is unknown.
     fn size_of(&self, type_id: Option<TypeId>) -> Option<u64> {
         let die = self.context.die(type_id?.entry)?;
         self.read_type(die)?.size_bytes
     }
 
-    /// Reads the variants of an enum of Rust from its variant part. Leaves out those without a
-    /// member.
+    /// Reads the variants of an enum of Rust from its variant part, each with its first member.
+    /// Leaves out those without one.
     fn variants(&self, part: Die<'a>, entry: &Entry<Reader>) -> Kind {
         let discriminant = entry.attr_value(gimli::DW_AT_discr).and_then(|reference| {
             let die = part.follow(&reference, self.context)?;
@@ -186,8 +189,9 @@ fn base_kind(entry: &Entry<Reader>) -> Kind {
     }
 }
 
-/// Returns the number of elements in each dimension of an array, outermost first; `None` if
-/// unknown.
+/// Returns the number of elements in each dimension of an array, outermost first: `None` if it is
+/// unknown, 0 if the upper bound is below the lower one. Reads at most [`MAX_DIMENSIONS`], and
+/// ignores dimensions that are enumerations.
 fn element_counts(die: Die<'_>) -> Vec<Option<u64>> {
     let children = die.children();
     let ranges = children.iter().filter(|(_, entry)| entry.tag == gimli::DW_TAG_subrange_type);
@@ -259,7 +263,8 @@ fn default_lower_bound(unit: UnitRef<'_, Reader>) -> u64 {
     bound.map_or(0, |bound| bound as u64)
 }
 
-/// Returns the source language of a unit; [`Language::Other`] if it is unknown.
+/// Returns the source language of a unit; [`Language::Other`] for C++ and others, and if it is
+/// unknown.
 pub(super) fn language_of(unit: UnitRef<'_, Reader>) -> Language {
     let Some(language) = root_language(unit) else { return Language::Other };
     match language {

@@ -77,8 +77,8 @@ impl Units {
         self.units.get(next.checked_sub(1)?)
     }
 
-    /// Returns the address ranges of the units that start in `code`, from the line tables for units
-    /// without a range; a span's value is the index of the unit in `units`.
+    /// Returns the address ranges of the units, without those that start outside `code`; from the
+    /// line table for a unit without ranges. A span's value is the index of its unit in `units`.
     pub(super) fn by_address(&self, code: &Spans) -> Spans {
         let mut ranges = Ranges::default();
         for (index, unit) in (0_u32..).zip(&self.units) {
@@ -101,13 +101,14 @@ impl Unit {
         Self { offset, head, split, lines, scopes }
     }
 
-    /// Returns the unit's line table, which the first call parses. It lacks sequences that start
-    /// outside of `code`.
+    /// Returns the unit's line table, which the first call parses; later ones ignore `code`. It
+    /// lacks sequences that start outside of `code`.
     pub(super) fn lines(&self, dwarf: &gimli::Dwarf<Reader>, code: &Spans) -> &Lines {
         self.lines.get_or_init(|| Lines::parse(self.head.unit_ref(dwarf), code))
     }
 
-    /// Returns the unit's functions, with their inlined copies and blocks.
+    /// Returns the unit's functions, with their inlined copies and blocks. The first call parses
+    /// them; later ones ignore `code`.
     pub(super) fn scopes(
         &self,
         dwarf: &gimli::Dwarf<Reader>,
@@ -117,7 +118,8 @@ impl Unit {
         self.scopes.get_or_init(|| Scopes::parse(self.entries_unit(dwarf, files), code))
     }
 
-    /// Returns the unit that contains the entries: this one, or the one in the split file.
+    /// Returns the unit that contains the entries: the one in the split file, which the first call
+    /// opens, or this one if there is none that belongs to it.
     pub(super) fn entries_unit<'a>(
         &'a self,
         dwarf: &'a gimli::Dwarf<Reader>,
@@ -152,7 +154,7 @@ impl Unit {
 
 /// Parses the tables of abbreviations (the lists of attributes of entries), by offset. Ends each
 /// where the next one starts, since the units of a hostile file can refer to overlapping parts of
-/// one long table.
+/// one long table. Leaves out damaged tables.
 fn abbreviations(
     dwarf: &gimli::Dwarf<Reader>,
     headers: &[gimli::UnitHeader<Reader>],
@@ -201,7 +203,8 @@ pub(super) struct Extent {
 impl Ranges {
     /// Appends the address ranges of `entry`, with `value`. Skips ranges that start outside `code`:
     /// they belong to functions that the linker dropped. Returns the address at which the code is
-    /// entered, with the rest of the range around it; `None` if nothing was appended.
+    /// entered (`DW_AT_entry_pc`, else `DW_AT_low_pc`; the start of the first range if no range has
+    /// it), with the rest of the range around it; `None` if nothing was appended.
     pub(super) fn push(
         &mut self,
         unit: UnitRef<'_, Reader>,
@@ -234,6 +237,7 @@ impl Ranges {
         Some(Extent { start, size_bytes: span.end - start })
     }
 
+    /// Appends a span, unless it is empty or starts outside `code`.
     fn push_span(&mut self, span: Span, code: &Spans) {
         if span.start < span.end && code.find(span.start).is_some() {
             self.spans.push(span);
@@ -246,6 +250,8 @@ impl Ranges {
     }
 }
 
+/// Returns the address that is the value of an entry's attribute; `None` without one, also if it is
+/// damaged.
 fn address(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>, name: gimli::DwAt) -> Option<u64> {
     unit.attr_address(entry.attr_value(name)?).ok()?
 }
@@ -261,15 +267,16 @@ fn high_pc(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>, start: u64) -> Opti
     }
 }
 
-/// Returns the string that is the value of an attribute; `None` if it is not a string.
+/// Returns the string that is the value of an attribute, with bytes that are not UTF-8 replaced;
+/// `None` if it is no string, or damaged.
 pub(super) fn text(unit: UnitRef<'_, Reader>, value: AttributeValue<Reader>) -> Option<String> {
     let reader = unit.attr_string(value).ok()?;
     gimli::Reader::to_string_lossy(&reader).ok().map(std::borrow::Cow::into_owned)
 }
 
 /// Returns the path of the file with the number `index` in a line table, joined to its directory
-/// and to the unit's compilation directory, without `.` and `..`; `None` if the table has no such
-/// file.
+/// and to the unit's compilation directory, without `.` and `..`. It is relative if these are
+/// unknown. `None` if the table has no such file.
 pub(super) fn file_path(
     unit: UnitRef<'_, Reader>,
     header: &gimli::LineProgramHeader<Reader>,

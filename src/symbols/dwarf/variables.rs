@@ -24,8 +24,8 @@ impl<'a> UnitVariables<'a> {
     }
 
     /// Returns the variables and arguments of the innermost function in `scopes`, and those of the
-    /// blocks inside it, whose variables come first. `scopes` are those around an address,
-    /// innermost first.
+    /// blocks inside it, whose variables come first, so a shadowed variable is after the one that
+    /// shadows it. `scopes` are those around an address, innermost first.
     pub(super) fn visible_variables<'s>(
         &self,
         module: Addr,
@@ -93,9 +93,9 @@ impl<'a> UnitVariables<'a> {
         Some(Variable { name, is_argument, type_id, module, entry: die.id })
     }
 
-    /// Returns the entry of the function in `scopes` that is not inlined: it has the stack frame.
-    /// `None` if there is none.
-    pub(super) fn outermost_function<'s>(
+    /// Returns the entry of the innermost function in `scopes` that is not inlined: it has the
+    /// stack frame. `None` if there is none. `scopes` are innermost first.
+    pub(super) fn function_with_frame<'s>(
         &self,
         mut scopes: impl Iterator<Item = &'s Scope>,
     ) -> Option<Die<'a>> {
@@ -108,12 +108,14 @@ impl<'a> UnitVariables<'a> {
 pub(super) type Globals = HashMap<String, Vec<EntryId>>;
 
 /// Adds the variables of a unit that are defined outside of functions, also in namespaces and
-/// classes.
+/// classes, up to any damage. A definition without a name has that of its declaration, which must
+/// precede it in the unit; otherwise it is left out.
 pub(super) fn add_globals(root: Die<'_>, globals: &mut Globals) {
     // On damage, keep the entries before it.
     let _ = read_globals(root, globals);
 }
 
+/// Does what [`add_globals`] does; fails at damage, after the variables before it.
 fn read_globals(root: Die<'_>, globals: &mut Globals) -> gimli::Result<()> {
     let mut entries = root.unit.entries_raw(None)?;
     let mut entry = Entry::default();

@@ -14,7 +14,7 @@ const SYSCALL_BYTES: usize = 2;
 
 impl Builder<'_, '_> {
     /// Copies an instruction. Adapts an operand that is relative to RIP. Returns false, with
-    /// nothing emitted, if that is out of reach.
+    /// nothing emitted, if that is out of reach. The caller adds the step to the path.
     pub(super) fn copy(
         &mut self,
         insn: &Instruction,
@@ -34,8 +34,11 @@ impl Builder<'_, '_> {
         true
     }
 
-    /// Translates a conditional branch: the path goes on at one of its two targets, and a jump
-    /// leaves to the other.
+    /// Translates a conditional branch. The path follows its usual outcome by samples; without one,
+    /// it takes a branch that leads backward or to the path's start. It never takes one to the next
+    /// instruction, or to an address that it has already, except for its start. A jump leaves to
+    /// the other target. The caller checks the limits. `condition`: the low four bits of the
+    /// opcode.
     pub(super) fn jcc(&mut self, next: u64, target: u64, condition: u8) {
         // Follow a backward branch, as most continue a loop, but create no loop inside the path.
         let is_new = || self.path.iter().all(|step| step.ip != target);
@@ -70,14 +73,15 @@ impl Builder<'_, '_> {
         self.ip = next;
     }
 
-    /// Adds the stub to which the jump with the displacement at `field` leads out of the path.
+    /// Adds the stub to which the jump with the displacement at `field` leads out of the path, with
+    /// R11 as it is here. [`Self::finish`] emits the stub and aims the jump.
     pub(super) fn leave_by_stub(&mut self, field: usize, edge: u32, target: u64) {
         let r11_is_program = self.r11_is_program;
         self.stubs.push(Stub::Direct { field, edge, target, r11_is_program });
     }
 
     /// Emits the push of an address of the program: the stack gets the program's return address,
-    /// not the cache's.
+    /// not the cache's. Changes no register but RSP.
     pub(super) fn push_return_address(&mut self, address: u64) {
         if let Ok(low) = i32::try_from(address) {
             // push address
@@ -91,9 +95,9 @@ impl Builder<'_, '_> {
         self.literals.push((field, address));
     }
 
-    /// Translates a direct call. A call of the next instruction is a jump on the path. Returns true
-    /// if the path ends with the call: it is nested too deeply, or its target is on the path
-    /// already.
+    /// Translates a direct call. The path goes on at its target. A call of the next instruction is
+    /// a jump on the path. Returns true if the path ends with the call: it is nested too deeply, or
+    /// its target is on the path already.
     pub(super) fn call(&mut self, next: u64, target: u64) -> bool {
         self.push_return_address(next);
         if target == next {
@@ -199,7 +203,8 @@ impl Builder<'_, '_> {
     }
 
     /// Emits the end of an indirect branch whose target is in RDX: if that is `target`, restores
-    /// RCX and RDX and goes on; if not, leaves the path by a stub, which compares `likely` next.
+    /// RCX and RDX and goes on; if not, leaves the path by a stub, an exit of `edge` that compares
+    /// `likely` next. Does not move `ip`.
     fn emit_target_check(&mut self, target: u64, edge: u32, likely: Option<u64>) {
         let field = self.emitter.jump_if_rdx_is_not(target);
         let r11_is_program = self.r11_is_program;
@@ -209,7 +214,7 @@ impl Builder<'_, '_> {
     }
 
     /// Returns true if an instruction is a system call that the cache may log or answer: it is the
-    /// first of the path, which has no bound, and has no prefix.
+    /// first of the path, which has no bound, and has no prefix. The caller has set `hook`.
     pub(super) fn is_logged_call(&self, insn: &Instruction) -> bool {
         self.site.log != 0
             && self.site.bound.is_none()
@@ -218,7 +223,8 @@ impl Builder<'_, '_> {
     }
 
     /// Returns the address of the cache's code that reads the counter of an instruction, or answers
-    /// it; 0 if the instruction is left to the caller.
+    /// it; 0 if the instruction is left to the caller: it reads none, is not the first of the path,
+    /// or the path has a bound. The caller has set `hook`.
     pub(super) fn counter_code(&self, insn: &Instruction) -> u64 {
         let counter = Counter::of(insn).filter(|_| self.site.bound.is_none());
         let is_whole = self.hook == Some(Hook::Time);
@@ -260,8 +266,8 @@ impl Builder<'_, '_> {
         true
     }
 
-    /// Emits a jump that is taken if there is no room in the log. Returns its field. The program's
-    /// RCX is in its slot from here on.
+    /// Emits a jump that is taken if there is no room in the log, or no answer left. Returns its
+    /// field. The program's RCX is in its slot from here on.
     fn emit_log_room_check(&mut self) -> usize {
         self.exact_point();
         self.emitter.store(Gpr::Rcx, slots::RCX);
@@ -275,8 +281,9 @@ impl Builder<'_, '_> {
         full
     }
 
-    /// Emits a jump to the code that logs or answers an instruction. Returns the number of the edge
-    /// after the instruction, and the field to aim at the address at which the thread goes on.
+    /// Emits a jump to the code that logs or answers an instruction, with the budget and the edge
+    /// in their slots. Returns the number of the edge after the instruction, which this adds, and
+    /// the field to aim at the address at which the thread goes on.
     fn emit_jump_to_log(&mut self, code: u64, next: u64) -> (u32, usize) {
         self.emitter.store(Gpr::R11, slots::TRACE_POINTER);
         let edge = self.add_edge_here(EdgeKind::Direct, next);
@@ -289,7 +296,8 @@ impl Builder<'_, '_> {
         (edge, after)
     }
 
-    /// Emits the stop before an instruction that is executed natively, and aims `jumps` at it.
+    /// Emits the stop before an instruction that is executed natively, with RCX restored, and aims
+    /// `jumps` at it. The code for after the instruction must follow directly.
     fn emit_stop_before(&mut self, jumps: &[usize]) {
         for field in jumps {
             self.emitter.aim_here(*field);
@@ -362,8 +370,8 @@ impl Builder<'_, '_> {
     }
 }
 
-/// Encodes `mov rdx, target` of an indirect branch for the address `at`. Returns `None` if the
-/// operand is out of reach from there.
+/// Encodes `mov rdx, target` of an indirect branch for the address `at`: loads the target from its
+/// operand. Returns `None` if the operand is out of reach from there.
 fn load_target(insn: &Instruction, at: u64) -> Option<Vec<u8>> {
     let load = if insn.op0_kind() == OpKind::Memory {
         let operand = MemoryOperand::new(

@@ -1,13 +1,17 @@
 //! Builds the edges of a superblock, the points of its code, and the result. An edge is the path so
 //! far with the exit here (`edge_here`); it gets its number when it is added (`add_edge`). The
 //! *quiet* part of a path is that after its last TNT bit.
+//!
+//! `calls` and `jumps` are those of the path now. `add_edge` copies them to the ends of `pushes`
+//! and `quiet_jumps`, where the edge finds its own by `first_push` and `first_quiet`.
 
 use super::super::edge::{Edge, EdgeKind};
 use super::super::superblock::{Outcome, Point, State, Step};
 use super::{Builder, Built, Quiet, Spare, Stub};
 
 impl Builder<'_, '_> {
-    /// Ends the path after a direct jump or call.
+    /// Ends the path after a direct jump or call to `target`, whose step and jump the caller has
+    /// added.
     pub(super) fn end_by_branch(&mut self, target: u64) {
         self.end_with_edge(target, true);
     }
@@ -25,8 +29,9 @@ impl Builder<'_, '_> {
         self.emit_direct_exit(edge, target, self.r11_is_program);
     }
 
-    /// Adds the current instruction to the path, with its ticks. `next` is the address after it.
-    /// The caller moves on to the next instruction.
+    /// Adds the current instruction to the path, with its ticks; its TNT bit is not added
+    /// ([`Self::push_bit`]). `next` is the address after it. The caller moves on to the next
+    /// instruction.
     pub(super) fn push_step(&mut self, next: u64, outcome: Outcome) {
         let len = u8::try_from(next.wrapping_sub(self.ip)).unwrap_or(0);
         self.path.push(Step { ip: self.ip, len, outcome, ticks: self.ticks_next });
@@ -45,7 +50,8 @@ impl Builder<'_, '_> {
         self.jumps.clear();
     }
 
-    /// Returns the edge from the start to here that goes on at `target`, without adding it.
+    /// Returns the edge from the start to here that goes on at `target`, without adding it. Its
+    /// `branch` is false: the caller sets it for a direct jump or call.
     pub(super) fn edge_here(&self, kind: EdgeKind, target: u64) -> Edge {
         Edge {
             bits: self.bits,
@@ -102,7 +108,7 @@ impl Builder<'_, '_> {
         number
     }
 
-    /// Adds a point at the current offset of the code.
+    /// Adds a point at the current offset of the code, for the instruction at `ip`.
     pub(super) fn point(&mut self, state: State) {
         let offset = u32::try_from(self.emitter.len()).unwrap_or(u32::MAX);
         let index = u16::try_from(self.path.len()).unwrap_or(u16::MAX);

@@ -84,7 +84,7 @@ impl Limits {
         Self { instructions: 24, joins_after: 1, ..Self::default() }
     }
 
-    /// Returns the limits of superblocks that start at the head of a loop.
+    /// Returns the limits of superblocks that start at the head of a loop, which join others late.
     pub(super) fn of_loop(self) -> Self {
         Self { instructions: self.loop_instructions, joins_after: 16, ..self }
     }
@@ -99,7 +99,8 @@ impl Limits {
 
 /// A source of the program's code.
 pub trait ProgramCode {
-    /// Reads code from `ip` on into `buf`. Returns the number of bytes that are known.
+    /// Reads code from `ip` on into `buf`. Returns the number of bytes that are known; 0 if none
+    /// are.
     fn fetch(&mut self, ip: u64, buf: &mut [u8]) -> usize;
 
     /// Returns true if the code at `ip` exists and does not change, so that it can be translated
@@ -308,8 +309,9 @@ pub(super) fn build(site: &Site<'_>, start: u64, code: &mut dyn ProgramCode, use
 
 impl Builder<'_, '_> {
     /// Emits the entry for indirect branches, with the target in RDX: the superblock runs if that
-    /// is its start. Returns the address after the check, and the field of the jump to the next
-    /// superblock of the bucket (`Superblock::next_literal`).
+    /// is its start. Returns the address after the check, from which on RCX and RDX are loaded from
+    /// their slots before the body, and the field of the jump to the next superblock of the bucket
+    /// (`Superblock::next_literal`).
     fn prologue(&mut self) -> (u64, usize) {
         let emitter = &mut self.emitter;
         emitter.set_rcx_to_rdx_minus(self.start);
@@ -485,7 +487,7 @@ impl Builder<'_, '_> {
     }
 
     /// Adds the point before an instruction. If the instruction uses R11, loads the program's R11
-    /// first, which then stays there for the rest of the path.
+    /// first, which then stays there up to the path's exits.
     fn begin_insn(&mut self, insn: &Instruction) {
         if !self.r11_is_program && uses_r11(insn) {
             self.exact_point();

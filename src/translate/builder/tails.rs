@@ -50,8 +50,10 @@ impl Builder<'_, '_> {
         self.emitter.jump_by_target();
     }
 
-    /// Emits an exit that is taken if the target in RDX is `target`, as one continuation of the
-    /// indirect branch of edge `of`, whose ticks are counted already.
+    /// Emits an exit that is taken if the target in RDX is `target`, with RCX and RDX restored: one
+    /// continuation of the indirect branch of edge `of`, whose record is written, or ticks are
+    /// counted, already. Falls through for other targets, with RCX overwritten. Emits nothing if
+    /// there is no edge `of`.
     fn exit_if_target(&mut self, of: u32, target: u64) {
         let Some(of) = self.edge_at(of) else { return };
         let other = self.emitter.jump_if_rdx_is_not(target);
@@ -65,8 +67,9 @@ impl Builder<'_, '_> {
         self.emitter.aim_here(other);
     }
 
-    /// Emits a jump that is linked later, followed by the request for its target. A bounded
-    /// superblock's jump is never linked, and leads to the request.
+    /// Emits a jump that is linked later, followed by the request for its target; writes no record
+    /// and counts nothing. All registers but R11 are the program's here. A bounded superblock's
+    /// jump is never linked, and leads to the request.
     pub(super) fn emit_exit(&mut self, edge: u32, target: u64) {
         while self.emitter.len() % 4 != 3 {
             self.emitter.put(&[0x90]);
@@ -95,14 +98,16 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Returns the number of ticks of an edge; `None` if it is 0, or there is no such edge.
+    /// Returns the number of ticks of an edge; `None` if it is 0, or there is no such edge yet. Not
+    /// for the edges of system calls.
     fn ticks_of(&self, edge: u32) -> Option<u8> {
         let edge = self.edge_at(edge)?;
         debug_assert!(!matches!(edge.kind, EdgeKind::Syscall | EdgeKind::SyscallReturn));
         Some(edge.ticks).filter(|ticks| *ticks > 0)
     }
 
-    /// Returns an edge of this superblock, by its number; `None` if there is none yet.
+    /// Returns an edge of this superblock, by its number, which is not below `next_edge` of its
+    /// site; `None` if it is not added yet.
     fn edge_at(&self, number: u32) -> Option<Edge> {
         let index = usize::try_from(number - self.site.next_edge).ok()?;
         self.edges.get(index).copied()

@@ -15,7 +15,8 @@ pub(super) struct Window {
 
 impl Window {
     /// Fetches the bytes of the instruction at `ip`, and maybe some that follow. Touches only the
-    /// pages that the longest instruction there could span.
+    /// pages that the longest instruction there could span. There are fewer bytes where code is not
+    /// known.
     pub(super) fn fetch(ip: u64, code: &mut dyn ProgramCode) -> Self {
         let mut bytes = [0; WINDOW_BYTES];
         let in_page = usize::try_from(PAGE_BYTES - ip % PAGE_BYTES).unwrap_or(0);
@@ -29,8 +30,8 @@ impl Window {
         &self.bytes[..self.known]
     }
 
-    /// Returns the offset in [`Self::bytes`] of the instruction at `ip`; `None` unless all bytes
-    /// that it can have were fetched.
+    /// Returns the offset in [`Self::bytes`] of the instruction at `ip`; `None` unless the longest
+    /// instruction there would be among the fetched bytes.
     pub(super) fn find(&self, ip: u64) -> Option<usize> {
         let offset = usize::try_from(ip.wrapping_sub(self.start)).ok()?;
         (offset < self.known && self.known - offset >= MAX_INSN_BYTES).then_some(offset)

@@ -61,7 +61,8 @@ pub(super) struct Checks {
 
 /// Emits code that checks a call, whose registers are in the record. It continues after its end if
 /// the call is to be made, and leaves by a returned jump for a probe for events or a clock.
-/// Otherwise it goes to the stop before the call.
+/// Otherwise it goes to the stop before the call. It destroys RCX and R11, and may write after the
+/// record's header. On the jump to the probe for events, R10 is 0.
 pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     let (mut to_call, mut to_stop) = (Vec::new(), Vec::new());
     // movzx ecx, ax
@@ -195,7 +196,7 @@ fn emit_jump_to_stop(emitter: &mut Emitter) {
 }
 
 /// Emits code that takes a jump of `to_call` if the register that `set` copies to RCX is not 0 and
-/// that of `unset` is, and otherwise one of `to_stop`.
+/// that of `unset` is, and otherwise one of `to_stop`. It never falls through.
 fn emit_pointer_check(
     emitter: &mut Emitter,
     set: [u8; 3],
@@ -210,7 +211,8 @@ fn emit_pointer_check(
     to_stop.push(emitter.jump_from_here());
 }
 
-/// Emits jumps that are taken if RSI is one of `requests`, and adds them to `taken`.
+/// Emits jumps that are taken if ESI is one of `requests`, and adds them to `taken`. Falls through
+/// otherwise. Destroys RCX.
 fn emit_requests(emitter: &mut Emitter, requests: &[i32], taken: &mut Vec<usize>) {
     for request in requests {
         // lea ecx, [rsi - request]: the kernel takes 32 bits of it
@@ -245,7 +247,7 @@ fn emit_descriptor_check(emitter: &mut Emitter, fd: InRegister, to_stop: &mut Ve
 }
 
 /// Emits code that copies the descriptor in a register to RCX. Returns the jump that is taken if
-/// the descriptor is too large for the table.
+/// the descriptor is too large for the table. Destroys R11.
 fn emit_descriptor(emitter: &mut Emitter, fd: InRegister) -> usize {
     emitter.put(&fd.low);
     emitter.put(&fd.word);
@@ -257,7 +259,7 @@ fn emit_descriptor(emitter: &mut Emitter, fd: InRegister) -> usize {
     large
 }
 
-/// Emits `mov byte gs:[rcx + descriptors], class`.
+/// Emits `mov byte gs:[rcx + descriptors], class`, with a descriptor of the table in RCX.
 fn emit_class(emitter: &mut Emitter, class: DescriptorClass) {
     emitter.put(&[0x65, 0xc6, 0x81]);
     emitter.put_u32(slots::SYSCALL_CLASSES + DESCRIPTORS);
@@ -265,7 +267,7 @@ fn emit_class(emitter: &mut Emitter, class: DescriptorClass) {
 }
 
 /// Emits code that sets the class of the descriptor in RDI, if the table has it, to unknown, and
-/// takes a jump of `to_call`.
+/// takes a jump of `to_call` in any case.
 fn emit_closing(emitter: &mut Emitter, to_call: &mut Vec<usize>) {
     to_call.push(emit_descriptor(emitter, IN_RDI));
     emit_class(emitter, DescriptorClass::Unknown);

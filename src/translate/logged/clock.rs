@@ -43,7 +43,7 @@ pub(super) struct Jumps {
 }
 
 /// Emits two jumps: one that is taken if the table has no function of the vdso for a clock, and one
-/// that is taken if it has. Returns both.
+/// that is taken if it has. Returns both, in this order. Destroys RCX.
 pub(super) fn emit_choice(emitter: &mut Emitter, clock: Clock) -> (usize, usize) {
     emitter.load(Gpr::Rcx, slot_of(clock));
     (emitter.jump_if_rcx_is_0(), emitter.jump_from_here())
@@ -116,8 +116,9 @@ pub(super) fn emit_clock(emitter: &mut Emitter, clock: Clock) -> (ClockCode, Jum
     (ClockCode { start, saved, end, stored }, Jumps { to_call, done })
 }
 
-/// Emits code that completes the record of a call that has succeeded, and wrote a time at `out`.
-/// Leaves the result in RAX and the flags in the slot of R11, as after the system call.
+/// Emits code that completes the record, at RCX, of a call that has succeeded, and wrote a time at
+/// `out`. Leaves the result in RAX and the flags in the slot of R11, as after the system call.
+/// Destroys R11.
 fn emit_record(emitter: &mut Emitter, out: u8) {
     emitter.load_at(R11, RCX, Word::Flags.offset());
     emitter.store(Gpr::R11, slots::R11);
@@ -131,6 +132,7 @@ fn emit_record(emitter: &mut Emitter, out: u8) {
     }
 }
 
+/// Returns the offset in a thread's area of the address of a clock's function.
 fn slot_of(clock: Clock) -> u32 {
     slots::SYSCALL_CLASSES + CLOCKS + clock as u32 * WORD_BYTES
 }

@@ -88,6 +88,7 @@ pub const HEADER_BYTES: u32 = Word::Kind.offset() + 8;
 pub const LARGEST_RECORD_BYTES: u64 = HEADER_BYTES as u64 + LARGEST_COPY_BYTES;
 
 impl Word {
+    /// Returns the offset in bytes of the word in a record.
     pub(super) const fn offset(self) -> u32 {
         self as u32 * 8
     }
@@ -197,7 +198,7 @@ pub(super) fn emit_log_code(emitter: &mut Emitter, handling: CallHandling) -> Lo
     for field in [made, some] {
         emitter.aim_here(field);
     }
-    let (refused, fails_late) = emit_result(emitter);
+    let (refused, fails_late) = emit_result_words(emitter);
     let mut jumps = emit_sizes(emitter);
     emitter.aim_here(jumps.opened);
     let (is_all, is_more) = emit_opened_file_probe(emitter);
@@ -231,7 +232,8 @@ pub(super) fn emit_log_code(emitter: &mut Emitter, handling: CallHandling) -> Lo
 }
 
 /// Emits code that writes the registers to the record, and from their slots RCX, R11, the budget
-/// and the edge. It leaves RCX at the record, and destroys R11.
+/// and the edge. It leaves RCX at the record, and destroys R11. It writes neither flags nor the
+/// words after the base of FS.
 pub(super) fn emit_registers(emitter: &mut Emitter, has_fs_base: bool) {
     emitter.load(Gpr::Rcx, slots::LOG);
     for (register, word) in PLAIN {
@@ -253,9 +255,11 @@ pub(super) fn emit_registers(emitter: &mut Emitter, has_fs_base: bool) {
     }
 }
 
-/// Emits code that writes the result to the record, and falls through after a success. Returns two
-/// jumps: for errors after which nothing was written (`is_refusal` in [`class_table`]), and others.
-fn emit_result(emitter: &mut Emitter) -> (usize, usize) {
+/// Emits code that completes the header of the record after the SYSCALL: the result, the flags, and
+/// 0 as size, address and kind. Saves the program's R11 in its slot, restores R10, destroys RCX and
+/// sets R11 to 0. Falls through after a success. Returns two jumps: for errors after which nothing
+/// was written (`is_refusal` in [`class_table`]), and others.
+fn emit_result_words(emitter: &mut Emitter) -> (usize, usize) {
     emitter.store(Gpr::R11, slots::R11);
     emitter.load(Gpr::Rcx, slots::LOG);
     emitter.store_at(RAX, RCX, Word::Result.offset());
@@ -303,7 +307,7 @@ struct SizeJumps {
 }
 
 /// Emits code that finds the memory that a successful call wrote, by its class and its result. It
-/// always leaves by one of the returned jumps.
+/// always leaves by one of the returned jumps. Keeps all registers but RCX and R11.
 fn emit_sizes(emitter: &mut Emitter) -> SizeJumps {
     emitter.load(Gpr::Rcx, slots::LOG);
     // movzx ecx, word [rcx + number]
@@ -404,14 +408,15 @@ fn emit_sizes(emitter: &mut Emitter) -> SizeJumps {
     SizeJumps { to_commit, to_copy, opened, to_stop }
 }
 
-/// Emits `mov ecx, size`.
+/// Emits `mov ecx, size`, for the code at a jump of `to_copy`.
 fn emit_size(emitter: &mut Emitter, size: u32) {
     emitter.put(&[0xb9]);
     emitter.put_u32(size);
 }
 
-/// Emits code that copies RCX bytes at R11 to the record, and restores RSI and RDI. Returns the
-/// address of the REP MOVSB, and the jump that is taken if the direction flag is set.
+/// Emits code that copies RCX bytes at R11 to the record, and restores RSI and RDI. If the
+/// direction flag is set, it copies nothing, and the size in the record is 0. Returns the address
+/// of the REP MOVSB, and the jump that is taken if the direction flag is set.
 fn emit_copy(emitter: &mut Emitter) -> (u64, usize) {
     emitter.load(Gpr::Rdi, slots::LOG);
     emitter.store_at(RCX, RDI, Word::Size.offset());

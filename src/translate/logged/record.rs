@@ -1,9 +1,10 @@
 //! Reads the records of a log of calls, which glue has written ([`super::emit_log_code`]). A record
 //! is a header of words ([`Word`]) and a copy of the memory that the call wrote.
 //!
-//! Glue writes an edge in the place of the instruction's address, and R11, an address, as the
-//! budget. Both mean something for the process and its code cache only. To *settle* a record is to
-//! replace them by the address of the instruction and a number of ticks.
+//! Two words of a new record mean something for this process and its code cache only:
+//! [`Word::Edge`], the number of the edge after the instruction, and [`Word::Budget`], which is R11
+//! before it, an address from which the number of ticks that are left follows. To *settle* a record
+//! is to replace them by the address of the instruction and by that number.
 
 use super::{Counter, HEADER_BYTES, Word};
 use crate::insn::Registers;
@@ -19,7 +20,7 @@ pub struct LoggedCall<'a> {
 
 impl<'a> LoggedCall<'a> {
     /// Returns the first record of a log, and the rest of the log; `None` if the log has no whole
-    /// record.
+    /// record. Checks no word but the size.
     pub fn first_of(log: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (header, rest) = log.split_at_checked(HEADER_BYTES as usize)?;
         let words = header.as_chunks::<8>().0;
@@ -45,7 +46,9 @@ impl<'a> LoggedCall<'a> {
     }
 
     /// Returns the registers before the instruction, with segments and the base of GS from `now`.
-    /// Only a settled record has the program's instruction pointer.
+    /// The base of FS means something only where [`super::CallHandling::has_fs_base`]. Only a
+    /// settled record has the program's instruction pointer: otherwise that is the number of the
+    /// edge.
     #[inline]
     pub fn registers(&self, now: &Registers) -> Registers {
         registers(self.words, now)
@@ -56,7 +59,8 @@ impl<'a> LoggedCall<'a> {
         value(self.words, Word::Budget)
     }
 
-    /// Returns the number of the edge after the instruction. Only for a record that is not settled.
+    /// Returns the number of the edge after the instruction; in a settled record, the instruction's
+    /// address.
     pub fn edge(&self) -> u64 {
         value(self.words, Word::Edge)
     }
@@ -72,8 +76,8 @@ impl<'a> LoggedCall<'a> {
         Counter::ALL.into_iter().find(|counter| u64::from(counter.mark()) == mark)
     }
 
-    /// Returns the address to which the call wrote. For [`Counter::TscAux`], the processor's
-    /// `IA32_TSC_AUX`.
+    /// Returns the address to which the call wrote; it means nothing if `written` is empty. For
+    /// [`Counter::TscAux`], the processor's `IA32_TSC_AUX`.
     pub fn written_at(&self) -> u64 {
         value(self.words, Word::Address)
     }
@@ -84,8 +88,9 @@ impl<'a> LoggedCall<'a> {
         value(self.words, Word::Kind) == 1
     }
 
-    /// Returns the registers of a record that may be incomplete, without instruction pointer,
-    /// segments and base of GS; `None` if the record is too short.
+    /// Returns the registers of a record that may be incomplete, as [`Self::registers`], but
+    /// without segments and base of GS, and with an instruction pointer that means nothing; `None`
+    /// if the record is shorter than a header.
     pub fn registers_of(record: &[u8]) -> Option<Registers> {
         let words = record.get(..HEADER_BYTES as usize)?.as_chunks::<8>().0;
         Some(registers(words, &Registers::default()))
@@ -97,11 +102,13 @@ impl<'a> LoggedCall<'a> {
     }
 }
 
+/// Returns a word; 0 if `words` are too few.
 fn value(words: &[[u8; 8]], word: Word) -> u64 {
     words.get(word as usize).copied().map_or(0, u64::from_le_bytes)
 }
 
-/// Returns the registers in a record's words, with segments and the base of GS from `now`.
+/// Returns the registers in a record's words, with segments and the base of GS from `now`, and the
+/// word of the edge as instruction pointer, which it is once settled.
 #[inline]
 fn registers(words: &[[u8; 8]], now: &Registers) -> Registers {
     let word = |word| value(words, word);

@@ -137,7 +137,8 @@ impl CallFacts {
         is_new
     }
 
-    /// Writes the small tables, except for those of flags and descriptors.
+    /// Writes the small tables, except for those of flags and descriptors, into a table of 65536
+    /// bytes that is 0 where no device is.
     fn write(&self, table: &mut [u8]) {
         let at = |start: u32| start as usize;
         table[at(FILE_KINDS)..][DIRECTORIES].fill(1);
@@ -154,9 +155,10 @@ impl CallFacts {
     }
 }
 
-/// Returns the table of classes: those of `calls`, and 0 for all others, with the small tables by
-/// `known`. Calls with a number above 65535 are left out. `is_refusal` returns true for an error,
-/// as a negative number, after which the kernel has surely written nothing.
+/// Returns the table of classes, 65536 bytes: those of `calls`, and 0 for all others, with the
+/// small tables by `known`; all descriptors are unknown. Calls with a number above 65535 are left
+/// out. `is_refusal` returns true for an error, as a negative number, after which the kernel has
+/// surely written nothing.
 pub fn class_table(
     calls: impl IntoIterator<Item = (u64, LoggedClass)>,
     is_refusal: impl Fn(i64) -> bool,

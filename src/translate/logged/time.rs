@@ -34,8 +34,8 @@ impl Counter {
     /// Both counters, in the order of their numbers.
     pub(in super::super) const ALL: [Self; 2] = [Self::Tsc, Self::TscAux];
 
-    /// Returns how an instruction reads the time-stamp counter; `None` if it does not, or has
-    /// prefixes.
+    /// Returns the counter that an instruction reads; `None` if it is neither RDTSC nor RDTSCP, or
+    /// has prefixes.
     pub(in super::super) fn of(insn: &Instruction) -> Option<Self> {
         let counter = match insn.code() {
             Code::Rdtsc => Self::Tsc,
@@ -54,7 +54,7 @@ impl Counter {
     }
 
     /// Returns the counter whose instruction these bytes, the last before an address, end with;
-    /// `None` if they end with another one.
+    /// `None` if they end with another one. Bytes that only look like it count too.
     pub fn before(bytes: [u8; 3]) -> Option<Self> {
         Self::ALL.into_iter().find(|counter| bytes.ends_with(counter.insn()))
     }
@@ -68,7 +68,8 @@ impl Counter {
 /// Emits the code that reads a counter and logs that. At its start, the program's RCX and R11 and
 /// the budget are in their slots, as are the number of the edge after the instruction, and the
 /// address to go on at. At that address, R11 is the budget again, and the code there loads RCX from
-/// its slot. Emits none for an instruction that the processor does not have.
+/// its slot, which RDTSCP has set. Emits nothing, and returns zeros, for an instruction that the
+/// processor does not have.
 pub(super) fn emit_counter_code(
     emitter: &mut Emitter,
     counter: Counter,

@@ -38,7 +38,8 @@ pub struct PersistedCode {
 }
 
 impl PersistedCode {
-    /// Reads a description; `None` if it is damaged.
+    /// Reads a description; `None` if it is damaged, or bytes are left over. `M` allocates the
+    /// large tables.
     pub fn read<M: CacheMemory>(description: &[u8]) -> Option<Self> {
         Reader(description).code::<M>()
     }
@@ -53,6 +54,7 @@ impl PersistedCode {
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
+    /// Reads a number; `None` if the bytes end in it.
     fn number(&mut self) -> Option<u64> {
         take_number(&mut self.0)
     }
@@ -64,18 +66,20 @@ impl<'a> Reader<'a> {
         Some(count).filter(|count| *count <= self.0.len())
     }
 
+    /// Takes the next `count` bytes; `None`, with none taken, if there are fewer.
     fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(bytes)
     }
 
-    /// Reads a list, with its length before it.
+    /// Reads a list, with its length before it; `None` if an item is.
     fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         (0..self.count()?).map(|_| item(self)).collect()
     }
 
-    /// Reads the whole description, in the order in which it is written.
+    /// Reads the whole description, in the order in which it is written. `None` if bytes are left
+    /// over, or the bytes of paths and points are more or fewer than the superblocks have.
     fn code<M: CacheMemory>(mut self) -> Option<PersistedCode> {
         let zones = self.list(Self::zone)?;
         let modules = self.list(Self::module)?;
@@ -137,7 +141,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads an index of a list of `count` items; `None` if it is beyond the list.
+    /// Reads an index of a list of `count` items; `None` if it is not below `count`.
     fn index(&mut self, count: usize) -> Option<usize> {
         usize::try_from(self.number()?).ok().filter(|index| *index < count)
     }
@@ -175,6 +179,8 @@ struct Superblocks {
 }
 
 impl Superblocks {
+    /// Begins with edge 0 alone. In each zone, all code after the shared code is still to be
+    /// assigned.
     fn new<M: CacheMemory>(zones: &[ZoneSizes], dormant: Dormant) -> Self {
         let free = zones.iter().map(|of| of.base + of.shared..of.base + of.used).collect();
         let mut edges = M::vector();
@@ -182,8 +188,9 @@ impl Superblocks {
         Self { free, made: M::vector(), edges, packed: 0, dormant }
     }
 
-    /// Reads the superblock with the next number, with its edges. One that was not kept, and its
-    /// edges, become unused ones.
+    /// Reads the superblock with the next number, with its edges, and adds them. One that was not
+    /// kept, and its edges, become unused ones. `None` if a number in it is bad: some parts may be
+    /// added then.
     fn read(&mut self, number: u32, from: &mut Reader<'_>) -> Option<()> {
         let group = from.number()?;
         let edges = from.count()?;

@@ -11,8 +11,8 @@ use crate::common::AddrRange;
 use std::io::{self, Read};
 
 impl<M: CacheMemory> Translator<M> {
-    /// Returns the number of superblocks that a persisted cache brought, and of those that were
-    /// built since.
+    /// Returns the number of superblocks that a persisted cache brought, dormant and unused ones
+    /// included, and of those that were built since.
     pub fn persisted_and_new(&self) -> (usize, usize) {
         let persisted = self.dormant.persisted_count;
         (persisted, self.superblocks.len() - persisted)
@@ -26,14 +26,16 @@ impl<M: CacheMemory> Translator<M> {
         self.counts.then(|| format!("{variant:?}"))
     }
 
-    /// Returns the number of bytes of the code cache that are in use, dropped code included.
+    /// Returns the number of bytes of the code cache that are in use, dropped code and the code
+    /// that superblocks share included.
     pub fn used_bytes(&self) -> u64 {
         self.zones.iter().map(|zone| zone.used).sum()
     }
 
     /// Takes over the superblocks of a persisted cache, all dormant, with their code from `from`.
     /// Returns false, with no superblock changed, unless this cache is empty and has the same zones
-    /// with the same shared code, and all code can be read.
+    /// with the same shared code, and all code can be read; unused space of the zones may be
+    /// written then. The caller makes sure that [`Self::variant`] is the same.
     pub fn resume(&mut self, code: PersistedCode, from: &mut dyn Read) -> bool {
         let are_same = self.superblocks.is_empty()
             && self.zones.len() == code.zones.len()
@@ -67,8 +69,8 @@ impl<M: CacheMemory> Translator<M> {
         true
     }
 
-    /// Reads the code that the superblocks of a zone share. Returns true if that of this zone is
-    /// the same.
+    /// Reads the code that the superblocks of a zone share from `from`. Returns true if that of
+    /// this zone is the same; false also if it cannot be read.
     fn has_shared_code(&self, zone: &Zone, from: &mut dyn Read) -> bool {
         let mut own = vec![0; usize::try_from(zone.shared).unwrap_or(0)];
         let mut read = own.clone();
@@ -93,7 +95,8 @@ impl<M: CacheMemory> Translator<M> {
 
     /// Notes that a module was just mapped, in place of those in its range. Lets threads use the
     /// dormant superblocks whose modules are now all mapped and unchanged. `is_fixed` returns true
-    /// for the pages whose bytes are the file's.
+    /// for the pages whose bytes are the file's. A superblock that cannot be used at once, as its
+    /// page is not fixed or threads stop there, is never used.
     pub fn wake(&mut self, module: &Module, is_fixed: &dyn Fn(u64) -> bool) {
         self.forget_modules(module.range);
         self.present.push(module.clone());
@@ -102,14 +105,15 @@ impl<M: CacheMemory> Translator<M> {
         }
     }
 
-    /// Notes that a range has, or may have, other bytes than before: modules in it are neither
-    /// woken nor persisted until they are mapped anew.
+    /// Notes that a range has, or may have, other bytes than before: modules that overlap it, even
+    /// in part, are neither woken nor persisted until they are mapped anew. Their superblocks that
+    /// are in use stay so.
     pub(in super::super) fn forget_modules(&mut self, range: AddrRange) {
         self.present.retain(|module| !module.range.overlaps(range));
     }
 
     /// Lets threads use a dormant superblock, unless there is another for its code by now, its code
-    /// is not the file's, or threads stop on its pages: then it stays unused.
+    /// is not the file's, or threads stop on its pages: then it stays unused for good.
     fn wake_one(&mut self, sleeper: &DormantSuperblock, is_fixed: &dyn Fn(u64) -> bool) {
         let superblock = &self.superblocks[sleeper.number as usize];
         let (start, zone) = (superblock.start, superblock.zone);

@@ -61,7 +61,8 @@ struct Writer<'a, M> {
 }
 
 impl<'a, M: CacheMemory> Writer<'a, M> {
-    /// Selects the superblocks to keep.
+    /// Selects the superblocks to keep: all dormant ones, whatever `is_fixed` returns, and those in
+    /// use of [`Self::keep_used`].
     fn select(of: &'a Translator<M>, is_fixed: &dyn Fn(u64) -> bool) -> Self {
         let mut writer = Self {
             of,
@@ -77,7 +78,8 @@ impl<'a, M: CacheMemory> Writer<'a, M> {
         writer
     }
 
-    /// Returns true if at least half of the code is kept.
+    /// Returns true if at least half of the code is kept, of all code that has space in the cache,
+    /// dropped code included.
     fn is_worth_it(&self) -> bool {
         let kept = self.of.superblocks.iter().zip(&self.kept).filter(|(_, kept)| kept.is_some());
         let bytes: u64 = kept.map(|(superblock, _)| superblock.end - superblock.entry).sum();
@@ -85,6 +87,7 @@ impl<'a, M: CacheMemory> Writer<'a, M> {
         2 * bytes >= all
     }
 
+    /// Returns the number of the group with these modules, which it adds if it is new.
     fn group_of(&mut self, modules: Vec<usize>) -> u64 {
         let next = self.groups.len() as u64;
         *self.groups.entry(modules).or_insert(next)
@@ -102,7 +105,8 @@ impl<'a, M: CacheMemory> Writer<'a, M> {
         }
     }
 
-    /// Keeps the superblocks in use whose code is in unchanged modules.
+    /// Keeps the superblocks in use whose pages are all in unchanged modules and fixed by
+    /// `is_fixed`. Leaves out those that begin at a stop or ignore one, and bounded ones.
     fn keep_used(&mut self, is_fixed: &dyn Fn(u64) -> bool) {
         let of = self.of;
         let mut pages: Vec<(u32, u64)> = Vec::new();
@@ -143,7 +147,8 @@ impl<'a, M: CacheMemory> Writer<'a, M> {
         }))
     }
 
-    /// Keeps the exits of the superblocks in use.
+    /// Keeps the exits of the superblocks that [`Self::keep_used`] keeps. Those of dormant ones are
+    /// kept already.
     fn keep_exits(&mut self) {
         let mut exits: Vec<(u32, Exit)> = self.of.links.exits().collect();
         exits.sort_by_key(|(of, _)| *of);
@@ -157,7 +162,8 @@ impl<'a, M: CacheMemory> Writer<'a, M> {
         }
     }
 
-    /// Writes the description and the code of all zones.
+    /// Writes the description, and the used bytes of all zones, also those of superblocks that are
+    /// not kept.
     fn write(self) -> Persisted {
         let mut to = Vec::new();
         self.put_zones(&mut to);
@@ -176,6 +182,7 @@ impl<'a, M: CacheMemory> Writer<'a, M> {
         Persisted { description: to, code }
     }
 
+    /// Appends the number of zones, and the address and sizes of each.
     fn put_zones(&self, to: &mut Vec<u8>) {
         put_number(to, self.of.zones.len() as u64);
         for zone in &self.of.zones {
@@ -271,13 +278,14 @@ impl<'a, M: CacheMemory> Writer<'a, M> {
     }
 }
 
+/// Appends bytes, with their number before them.
 fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
     put_number(to, bytes.len() as u64);
     to.extend_from_slice(bytes);
 }
 
 /// Appends the addresses and facts of a superblock. `ends` are the ends of the last one in each
-/// zone.
+/// zone; that of its zone becomes its own end.
 fn put_superblock(to: &mut Vec<u8>, superblock: &Superblock, ends: &mut [u64]) {
     let Superblock { start, entry, accepted, body, end, next_literal, zone, .. } = *superblock;
     put_number(to, start);

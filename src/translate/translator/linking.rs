@@ -5,7 +5,8 @@ use crate::common::AddrRange;
 
 impl<M: CacheMemory> Translator<M> {
     /// Lets all branches to `start`, direct and indirect, lead to a superblock from now on: links
-    /// the exits that wait for it, and adds it to the table of indirect targets.
+    /// the exits that wait for it, and adds it to the table of indirect targets. The superblock is
+    /// registered, with its code in the cache, and there is no other for `start`.
     pub(in super::super) fn publish(&mut self, number: u32, start: u64) {
         self.by_start.insert(start, number);
         self.table.insert(&self.memory, &self.zones, &mut self.superblocks, number);
@@ -17,19 +18,20 @@ impl<M: CacheMemory> Translator<M> {
         }
     }
 
-    /// Links an exit, whose jump has its displacement at `field`, to the superblock `number`. If
-    /// that is out of reach, and the zone has no room for a far jump, the exit stays a request.
+    /// Links an exit, whose jump has its displacement at `field`, to the superblock `number`. The
+    /// exit is on no list yet. If the superblock is out of reach, and the zone has no room for a
+    /// far jump, the exit stays a request for good.
     pub(super) fn link(&mut self, exit_number: u32, zone: usize, field: u64, number: u32) {
         let body = self.superblocks[number as usize].body;
-        let Some(destination) = self.reachable(zone, field, body) else { return };
+        let Some(destination) = self.make_reachable(zone, field, body) else { return };
         self.links.push(&mut self.superblocks[number as usize].incoming, exit_number);
         self.aim(zone, field, destination);
     }
 
     /// Returns the address to which the jump of `field` must lead to reach `body`: `body` itself,
-    /// or if that is too far, a far jump to it, which is written to this zone. `None` if the zone
-    /// has no room for the far jump.
-    fn reachable(&mut self, zone: usize, field: u64, body: u64) -> Option<u64> {
+    /// or if that is too far, a far jump to it. Writes that to this zone, a new one at each call.
+    /// `None` if the zone has no room for it.
+    fn make_reachable(&mut self, zone: usize, field: u64, body: u64) -> Option<u64> {
         let distance = body.wrapping_sub(field + 4).cast_signed();
         if i32::try_from(distance).is_ok() {
             return Some(body);
@@ -47,12 +49,14 @@ impl<M: CacheMemory> Translator<M> {
         Some(zone.base + used)
     }
 
+    /// Returns true if a superblock is in use; false if it was dropped, is dormant, or there is
+    /// none.
     fn is_alive(&self, number: u32) -> bool {
         self.superblocks.get(number as usize).is_some_and(|superblock| superblock.alive)
     }
 
     /// Aims the jump whose displacement is at the address `field`, a multiple of 4, at
-    /// `destination`, while threads may be executing it.
+    /// `destination`, while threads may be executing it. The destination is in reach of 32 bits.
     pub(in super::super) fn aim(&self, zone: usize, field: u64, destination: u64) {
         let zone = &self.zones[zone];
         let displacement = destination.wrapping_sub(field + 4).to_le_bytes();
@@ -61,8 +65,8 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Drops a superblock: nothing leads there any more, and the exits that were linked to it are
-    /// requests again. Threads inside leave it at its exits. Returns false if it was dropped
-    /// before.
+    /// requests again. Threads inside leave it at its exits. Its number and its code stay. Returns
+    /// false if it was dropped before, or is dormant.
     pub(in super::super) fn drop_superblock(&mut self, number: u32) -> bool {
         let superblock = &mut self.superblocks[number as usize];
         if !superblock.alive {
@@ -91,8 +95,8 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Drops all superblocks with code from the pages of `start..end`, whose bytes have changed,
-    /// and forgets the modules there. Threads inside a superblock leave it at its exits. Returns
-    /// true if one was dropped.
+    /// and forgets the modules there, so that dormant superblocks stay unused. Threads inside a
+    /// superblock leave it at its exits. Returns true if one was dropped.
     pub fn invalidate(&mut self, start: u64, end: u64) -> bool {
         self.forget_modules(AddrRange::new(start.into(), end.into()));
         self.drop_code(start, end)

@@ -45,7 +45,8 @@ impl Order {
         }
     }
 
-    /// Notes an address of this run, if that is wanted and the address was not expected.
+    /// Notes an address of this run, if `is_learning` and it was not expected; at most `MOST` of
+    /// them, and one again if it is requested again.
     fn note(&mut self, addr: u64) {
         let is_new = self.is_learning && !self.index.contains_key(&addr);
         if is_new && self.unexpected.len() < MOST {
@@ -73,8 +74,9 @@ impl<M: CacheMemory> Translator<M> {
         self.order.is_learning = true;
     }
 
-    /// Adds addresses at which code is expected to be requested, in this order. That decides only
-    /// which code is translated early, so it may be wrong.
+    /// Adds addresses at which code is expected to be requested, in this order; leaves out those
+    /// already there, and those above a limit. That decides only which code is translated early, so
+    /// it may be wrong.
     pub fn expect(&mut self, addresses: impl IntoIterator<Item = u64>) {
         self.order.expect(addresses);
     }
@@ -87,7 +89,8 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Notes an address at which code was requested and translated, and translates the code that is
-    /// expected next. Does nothing for code that may change.
+    /// expected next. Does nothing for code that may change. Stops silently if the cache has no
+    /// room.
     pub(super) fn follow_order(&mut self, addr: u64, code: &mut dyn ProgramCode) {
         if !code.is_fixed(addr) {
             return;

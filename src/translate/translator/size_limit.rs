@@ -5,19 +5,22 @@
 use super::{CacheMemory, Translator};
 
 impl<M: CacheMemory> Translator<M> {
-    /// Sets the limit in bytes on the zones within reach of any one address.
+    /// Sets the limit in bytes on the zones within reach of any one address. Zones that exist stay,
+    /// but get no new superblock beyond the limit.
     pub fn limit_size(&mut self, bytes: u64) {
         self.size_limit = bytes;
     }
 
-    /// Returns true if one more zone may be added for code at an address.
+    /// Returns true if one more zone may be added for code at an address: those that reach it are
+    /// smaller together than the limit, which the new one may exceed.
     pub fn may_add_zone(&self, addr: u64) -> bool {
         let near = self.zones.iter().filter(|zone| zone.reaches(addr));
         near.map(|zone| zone.size).sum::<u64>() < self.size_limit
     }
 
-    /// Drops all superblocks and edges, whose numbers and space are used again. No thread may be in
-    /// the cache. Keeps the zones, stops, expected addresses and what samples showed of addresses.
+    /// Drops all superblocks and edges, dormant ones too, whose numbers and space are used again.
+    /// No thread may be in the cache. Keeps the zones, stops, mapped modules, expected addresses
+    /// and what samples showed of addresses.
     pub fn clear(&mut self) {
         self.superblocks.clear();
         self.packed.clear();
