@@ -140,6 +140,16 @@ fn lldb_knows_them_with_and_without_a_final_state() {
     assert_lldb_knows_libraries(lldb, &work);
 }
 
+/// Compiles the library of `namespaces.c`.
+fn compile_library(scene: &Scene) -> PathBuf {
+    let library = scene.path("libbump.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/namespaces.c");
+    let flags = ["-DLIBRARY", "-shared", "-fPIC", "-g", "-o"];
+    let compiled = Command::new("gcc").args(flags).arg(&library).arg(source).status();
+    assert!(compiled.unwrap().success());
+    library
+}
+
 /// Libraries that `dlmopen` loaded, twice into namespaces of their own: in the past and live.
 #[test]
 fn gdb_knows_those_of_other_namespaces() {
@@ -148,11 +158,7 @@ fn gdb_knows_those_of_other_namespaces() {
     }
     let scene = Scene::new();
     let program = scene.compile("namespaces.c", &["-O0"]);
-    let library = scene.path("libbump.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/namespaces.c");
-    let flags = ["-DLIBRARY", "-shared", "-fPIC", "-g", "-o"];
-    let compiled = Command::new("gcc").args(flags).arg(&library).arg(source).status();
-    assert!(compiled.unwrap().success());
+    let library = compile_library(&scene);
     let library = library.to_str().unwrap();
     let dir = scene.path("exact");
     let mut record = contraflow();
@@ -189,11 +195,7 @@ fn gdb_knows_those_with_relative_names() {
     }
     let scene = Scene::new();
     let program = scene.compile("namespaces.c", &["-O0"]);
-    let library = scene.path("libbump.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/namespaces.c");
-    let flags = ["-DLIBRARY", "-shared", "-fPIC", "-g", "-o"];
-    let compiled = Command::new("gcc").args(flags).arg(&library).arg(source).status();
-    assert!(compiled.unwrap().success());
+    let library = compile_library(&scene);
     let library = library.canonicalize().unwrap();
     for (name, options) in [("exact", &[][..]), ("path", &["--path"])] {
         let dir = scene.path(name);
