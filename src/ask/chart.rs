@@ -56,7 +56,7 @@ pub struct ChartThread {
     /// The ranges of positions in which the thread executes, rounded to columns: first position and
     /// end.
     pub busy: Vec<(u64, u64)>,
-    /// The calls that are open in at least one column.
+    /// The calls that are open in at least one column, not in the order of their beginnings.
     pub slices: Vec<ChartSlice>,
     /// True if calls were left out, as they are deeper than the maximum level.
     pub has_deeper_calls: bool,

@@ -1,9 +1,10 @@
 //! Positions of a thread's instructions as its path is walked.
 //!
 //! In an exact recording, a position is a moment ([`Replay::moment`]) and the number of
-//! instructions since it began ([`Position::exact`]). Each tick and each entry of the log begins
-//! another moment. The path shows the ticks. Its places ([`PathPlace`], stored with the path) are
-//! points whose moment is known; they show where the entries are.
+//! instructions since it began ([`Position::exact`]). Each tick (a branch that is counted when the
+//! run is repeated) and each entry of the log begins another moment. The path shows the ticks. Its
+//! places ([`PathPlace`], stored with the path) are points whose moment is known; they show where
+//! the entries are.
 
 use crate::common::Tid;
 use crate::recording::PathPlace;

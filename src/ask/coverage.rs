@@ -15,7 +15,8 @@ pub struct FileCoverage {
     /// The executions of each line that has code, by line number: the maximum over its
     /// instructions.
     pub lines: BTreeMap<u32, u64>,
-    /// The line of each function, and the executions of its first instruction, by function name.
+    /// The line of each function, and the executions of its first instruction, by function name; of
+    /// several with the same name, those of one.
     pub functions: BTreeMap<String, (u32, u64)>,
     /// For each executed conditional branch, by its line and address: how often it was taken, and
     /// how often it was not.

@@ -1,5 +1,8 @@
 //! Counts of executed code: each block, each function, and each stack of calls. Their size depends
 //! on the code and the number of different stacks, not on the length of the run.
+//!
+//! A *stay* is successive blocks in one function under the same calls, which are counted at once. A
+//! *callee* is the innermost function of a stack ([`Callee`]), or a page of code without symbols.
 
 use super::functions::Functions;
 use super::opened::Asked;
@@ -176,7 +179,7 @@ impl ExecutionCounts {
     fn end_stay(&mut self, stay: Option<Stay>) {
         let Some(Stay { stack, callee, instructions: insns }) = stay else { return };
         self.instructions += insns;
-        let innermost = stack.and_then(|stack| Some((stack, self.stacks.callee(stack)?)));
+        let innermost = stack.and_then(|stack| Some((stack, self.stacks.innermost(stack)?)));
         let (stack, callee) = match (innermost, callee) {
             // Beyond the limits of the stacks, only the function's count is exact.
             (Some((stack, Callee::BeyondLimits)), callee) => (stack, callee),

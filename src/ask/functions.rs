@@ -33,7 +33,7 @@ impl<'s> Functions<'s> {
         Self { symbols, by_address, by_start, places: RefCell::default() }
     }
 
-    /// Returns the function at an address; `None` if the code has no symbols.
+    /// Returns the function that contains an address; `None` if the code has no symbols.
     pub(super) fn at(&self, addr: Addr) -> Option<Rc<Function>> {
         if let Some(known) = self.by_address.borrow().get(&addr) {
             return known.clone();
@@ -51,7 +51,8 @@ impl<'s> Functions<'s> {
         found
     }
 
-    /// Returns the name of the function at an address; `None` if the code has no symbols.
+    /// Returns the name of the function that contains an address; `None` if the code has no
+    /// symbols.
     pub(super) fn name_at(&self, addr: Addr) -> Option<Arc<str>> {
         self.at(addr).map(|function| function.name.clone())
     }

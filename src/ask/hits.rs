@@ -48,7 +48,8 @@ pub struct Hit {
     /// The place from which its function was called; `None` if the path does not show a call, as
     /// for a signal handler, or after a tail call.
     pub caller: Option<Arc<Place>>,
-    /// The values of the expressions; all unavailable if only the path was recorded.
+    /// The values of the expressions, in their order; all unavailable if only the path was
+    /// recorded.
     pub values: Vec<Shown>,
 }
 
@@ -173,7 +174,7 @@ struct HitSearch<'a, 's> {
 
 impl HitSearch<'_, '_> {
     /// Passes the executions of a path from `question.from` on to `sink`, without values, until
-    /// `sink` breaks or `interrupted` returns true.
+    /// `sink` breaks or `interrupted` returns true. Calls `reached` for earlier executions too.
     fn hits_of_path(
         &self,
         events: Merged<Execution>,
@@ -212,7 +213,7 @@ impl HitSearch<'_, '_> {
     /// each execution, and passes it to `sink`, until `sink` breaks or `interrupted` returns true.
     /// The path's `events` have the number of instructions since the last tick, which a replay at
     /// full speed does not count, and the callers. An instruction that faults is not in the path,
-    /// and is a hit without depth and caller.
+    /// and is a hit without depth and caller. Calls `reached` with the moment of each stop.
     fn hits_of_replay(
         &self,
         replay: &mut Replay,

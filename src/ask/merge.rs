@@ -141,7 +141,8 @@ impl<T> Iterator for Merged<T> {
 
 /// Walks the path of each thread with `walk` in a separate thread, and passes the merged events to
 /// `consume`, which runs in the calling thread. Returns the result of `consume` after all walks
-/// have ended. A walk has to end when its sender breaks, as it does after `consume` returned.
+/// have ended. A walk has to end when its sender breaks, as it does after `consume` returned. If
+/// `consume` panics, or a walk does, this panics after all walks have ended.
 pub(super) fn merged<T: Send, R>(
     tids: &[Tid],
     walk: impl Fn(Tid, &mut Sender<T>) + Sync,

@@ -68,7 +68,8 @@ impl Asked {
         &self.symbols
     }
 
-    /// Returns the function and line of an address, as far as they are known.
+    /// Returns the function and line of an address, as far as they are known. Looks them up anew
+    /// each time; for many addresses, keep a cache (`Self::functions`).
     pub fn place(&self, addr: Addr) -> Arc<Place> {
         self.functions().place(addr)
     }
@@ -143,7 +144,7 @@ impl Asked {
         ThreadPath { timeline: &self.timeline, places: self.places.as_ref(), tid }
     }
 
-    /// Returns a new cache of functions and lines; it can be used by one thread only.
+    /// Returns a new, empty cache of functions and lines; it can be used by one thread only.
     pub(super) fn functions(&self) -> Functions<'_> {
         Functions::new(&self.symbols)
     }

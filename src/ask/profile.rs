@@ -120,10 +120,12 @@ impl Names {
         Self { names, numbers }
     }
 
+    /// Returns the number of a callee; `usize::MAX`, which no name has, if it was not counted.
     fn number(&self, callee: Callee) -> usize {
         self.numbers.get(&callee).copied().unwrap_or(usize::MAX)
     }
 
+    /// Returns the name of a callee; empty if it was not counted.
     fn name(&self, callee: Callee) -> String {
         self.names.get(self.number(callee)).cloned().unwrap_or_default()
     }

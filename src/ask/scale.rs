@@ -51,8 +51,8 @@ impl Asked {
 
 impl Scale<'_> {
     /// Returns the position of the thread's instruction `index`, or that after its last instruction
-    /// if its path ends before. In an exact recording, an instruction before the first known place
-    /// gets the position of that; 0 if there is no place.
+    /// if its path ends before. In an exact recording, an estimate: an instruction before the first
+    /// known place gets the position of that, 0 if there is no place.
     pub(super) fn position_of(&self, index: u64) -> u64 {
         match self {
             Self::Exact { intervals, count } => {
@@ -71,7 +71,8 @@ impl Scale<'_> {
         }
     }
 
-    /// Returns the number of instructions that the thread executed before a position.
+    /// Returns the number of instructions that the thread executed before a position; in an exact
+    /// recording an estimate, which stays the same while other threads execute.
     pub(super) fn index_of(&self, position: u64) -> u64 {
         match self {
             Self::Exact { intervals, count } => {

@@ -22,7 +22,7 @@ pub(super) struct SlicedThread {
 
 /// An event of a thread at time `at`: a call begins, the innermost open call ends, a system call,
 /// or a gap. `position` is where a user finds it in the recording; in a path recording, it is the
-/// time.
+/// time. `function` is a name, or the address as text for code without symbols.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SliceEvent {
     Begin { at: u64, position: u64, function: Arc<str> },

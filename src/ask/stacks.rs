@@ -66,7 +66,7 @@ impl Stacks {
     }
 
     /// Returns the innermost function of the stack with a number; `None` if there is no such stack.
-    pub(super) fn callee(&self, number: usize) -> Option<Callee> {
+    pub(super) fn innermost(&self, number: usize) -> Option<Callee> {
         self.all.get(number).map(|stack| stack.callee)
     }
 

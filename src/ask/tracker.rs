@@ -3,7 +3,8 @@
 //! An activation is one run of a function, from its entry to its return or loss. [`CallTrace`]
 //! counts the depth of the calls that the path shows; a tail call begins another activation at the
 //! same depth. An activation is open as long as the depth is not lower than its own, and the path
-//! does not continue in the midst of a function outside it, as after longjmp(3) and exceptions.
+//! does not continue in the midst of a function outside it, as after longjmp(3) and exceptions. An
+//! *arrival* is a point where [`CallTrace`] sees an entry into a function.
 
 use super::walk::PathItem;
 use crate::common::Addr;
@@ -35,7 +36,7 @@ pub(super) struct NewActivation {
     pub(super) ip: Addr,
     /// The number of this instruction, counted per thread.
     pub(super) index: u64,
-    /// The number of open activations around the new one.
+    /// The number of open activations around the new one, without those that were skipped.
     pub(super) depth: usize,
     pub(super) entry: EntryKind,
     /// The address of the call, jump or interrupted instruction that led to it; `None` if it is
@@ -93,7 +94,8 @@ impl<T> Default for Tracker<T> {
 }
 
 impl<T> Tracker<T> {
-    /// Returns the number of open activations around the innermost one; 0 also if none is open.
+    /// Returns the number of open activations around the innermost one, without those that were
+    /// skipped; 0 also if none is open.
     pub(super) fn depth(&self) -> usize {
         self.open.len().saturating_sub(1)
     }
@@ -106,7 +108,8 @@ impl<T> Tracker<T> {
     /// Processes the next item of the path. Calls `changed` with each change that happened before
     /// the item: first the ends, innermost first, then a beginning. For [`Change::Began`],
     /// `changed` returns the data to keep, or `None` to skip the activation: its end is not
-    /// reported. For [`Change::Ended`], the result is ignored.
+    /// reported, nor that of one beyond the maximum number. For [`Change::Ended`], the result is
+    /// ignored. To be called for all items of the path, in order.
     #[inline]
     pub(super) fn process(
         &mut self,
@@ -125,7 +128,7 @@ impl<T> Tracker<T> {
         // Most blocks change nothing.
         if arrival.is_some() || is_tail_call || self.open.last().is_some_and(|of| of.depth > depth)
         {
-            self.change(arrival, is_tail_call, (span.ip, *index, block.function), changed);
+            self.end_and_begin(arrival, is_tail_call, (span.ip, *index, block.function), changed);
         }
         self.last_end = BlockEnd {
             site: Some(span.last),
@@ -147,7 +150,7 @@ impl<T> Tracker<T> {
         let (Visit::Event { index, .. }, Some(ip)) = (item.visit, item.ip()) else { return };
         let function = item.functions.at(ip).map(|function| function.start);
         let is_tail_call = self.last_end.is_tail_call(ip, function);
-        self.change(arrival, is_tail_call, (ip, *index, function), changed);
+        self.end_and_begin(arrival, is_tail_call, (ip, *index, function), changed);
         self.last_end = BlockEnd { site: Some(ip), exit: None, function };
     }
 
@@ -171,10 +174,10 @@ impl<T> Tracker<T> {
         true
     }
 
-    /// Ends and begins activations before the thread's instruction `index`, which is at `ip` in
-    /// `function`.
+    /// Ends the activations that were left before the thread's instruction `index`, which is at
+    /// `ip` in `function`, and begins one if there is an arrival or `is_tail_call`.
     #[inline(never)]
-    fn change(
+    fn end_and_begin(
         &mut self,
         arrival: Option<Arrival>,
         is_tail_call: bool,
@@ -206,8 +209,8 @@ impl<T> Tracker<T> {
         }
     }
 
-    /// Begins an activation at an arrival, which is a point where [`CallTrace`] sees an entry into
-    /// a function. If no call and no signal led there, ends those at the same depth first.
+    /// Begins an activation at an arrival. If no call and no signal led there, ends those at the
+    /// same depth first: they are lost, except for a handler that returned.
     fn begin_at_arrival(
         &mut self,
         arrival: Arrival,

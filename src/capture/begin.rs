@@ -78,6 +78,8 @@ pub(super) fn reason_not_to_record(child: Pid, parent: Pid) -> Result<Option<&'s
     })
 }
 
+/// Returns true if a stopped thread is in 64-bit code; false for the other modes of the CPU. Fails
+/// if the thread is gone.
 pub(super) fn runs_64_bit_code(tracee: Tracee) -> Result<bool, Error> {
     Ok(tracee.registers()?.cs == USER_CS_64)
 }

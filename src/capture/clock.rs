@@ -18,10 +18,12 @@ pub(super) struct Clock {
 }
 
 impl Clock {
+    /// Reads both clocks.
     pub(super) fn start() -> Self {
         Self { tsc: now(), instant: Instant::now() }
     }
 
+    /// Returns the time since the start, by the wall clock.
     pub(super) fn elapsed(&self) -> Duration {
         self.instant.elapsed()
     }

@@ -170,6 +170,7 @@ fn is_mapped_as_a_whole(mapping: &Mapping, file: &Metadata) -> bool {
     !is_written && !has_holes && is_settled && mapping.range.size_bytes() >= file.len()
 }
 
+/// Returns the size and times of a file, which differ after each change of it.
 fn stamp(file: &File) -> io::Result<Stamp> {
     let m = file.metadata()?;
     Ok((m.len(), (m.mtime(), m.mtime_nsec()), (m.ctime(), m.ctime_nsec())))

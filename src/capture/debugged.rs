@@ -7,6 +7,9 @@
 //! [`Debugged::take_report`] returns an event, stops all threads, and returns
 //! [`Debugged::report_after_halt`]. Other threads may have events by then: these stay unreported
 //! until the next request.
+//!
+//! An *exit stop* is the last stop of a thread, before it is gone. If its process ends, it is kept
+//! there until all threads are, and the debugger has seen them.
 
 use super::Error;
 use super::contract::{Go, Report};
@@ -72,7 +75,10 @@ impl Pending {
 
 /// A thread of a program under a debugger.
 pub(super) trait DebuggedThread {
+    /// Returns the thread's process.
     fn process(&self) -> Pid;
+
+    /// Returns the thread's events and signals for the debugger.
     fn pending(&mut self) -> &mut Pending;
 
     /// Returns true if the thread is at its exit stop.
@@ -99,8 +105,13 @@ pub(super) trait DebuggedThread {
 pub(super) trait Debugged {
     type Thread: DebuggedThread;
 
+    /// Returns the process that is debugged.
     fn program(&self) -> Pid;
+
+    /// Returns the threads of all recorded processes.
     fn threads(&self) -> &BTreeMap<Tid, Self::Thread>;
+
+    /// Returns the threads of all recorded processes, to change them.
     fn threads_mut(&mut self) -> &mut BTreeMap<Tid, Self::Thread>;
 
     /// Returns the thread that ended or is ending the program, as far as known; `None` if the

@@ -23,6 +23,8 @@ pub enum Code {
 }
 
 impl Code {
+    /// Returns the code as words, for the manifest and errors: a range in hexadecimal, with its
+    /// last address.
     pub(super) fn words(&self) -> String {
         match self {
             Self::Range(range) => format!("{:x}-{:x}", range.start.0, range.end.0 - 1),
@@ -61,6 +63,7 @@ pub(super) struct Resolver {
 }
 
 impl Resolver {
+    /// Returns a resolver that has found the ranges of the filter, but no function yet.
     pub(super) fn new(filter: &Filter) -> Self {
         let is_name = |code: &&Code| !matches!(code, Code::Range(_));
         let names = filter.only.iter().chain(&filter.stop).filter(is_name);
@@ -161,6 +164,7 @@ impl Resolver {
     }
 }
 
+/// Returns true if a file has this path or this name.
 fn is_named(path: &str, name: &str) -> bool {
     path == name || Path::new(path).file_name().is_some_and(|file| file == name)
 }

@@ -102,6 +102,8 @@ pub(super) fn write_core(
     Ok(dumped_mappings)
 }
 
+/// Returns the facts of a process for its core file. Those that cannot be read are empty. The user
+/// and group are the recorder's.
 fn process_info(pid: Pid) -> ProcessInfo {
     let read = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let arguments: Vec<u8> = read("cmdline").into_iter().map(|b| b.max(b' ')).collect();
@@ -115,6 +117,7 @@ fn process_info(pid: Pid) -> ProcessInfo {
     }
 }
 
+/// Returns a mapping of a file, as the core file lists it.
 fn file_mapping(mapping: &Mapping) -> FileMapping {
     FileMapping {
         range: mapping.range,
@@ -167,6 +170,7 @@ struct TouchedPages {
 }
 
 impl TouchedPages {
+    /// Loads the touched pages of the mapping at `range`, unless they are those that are loaded.
     fn load_for(&mut self, range: AddrRange) {
         if self.range != range {
             self.touched = self.map.as_ref().and_then(|map| map.touched(range));

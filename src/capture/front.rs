@@ -59,7 +59,7 @@ fn leave_when_front_ends(front: Pid) -> Result<(), Errno> {
     // SAFETY: prctl(2) with this request touches no memory.
     Errno::result(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })?;
     if getppid() != front {
-        // The front ended before the signal was set.
+        // The front ended before the signal was set: raises `ORPHANED_SIGNAL` in its place.
         let _ = nix::sys::signal::raise(Signal::SIGPWR);
     }
     Ok(())

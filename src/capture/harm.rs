@@ -1,4 +1,5 @@
-//! Signs that a program has damaged the memory that it shares with its recorder.
+//! Signs that a program has damaged the memory that it shares with its recorder. That memory has
+//! the *code cache*, in which the program's code runs translated, and the threads' buffers.
 
 use crate::capture::Error;
 use crate::common::Pid;

@@ -64,6 +64,8 @@ impl KnownCode {
     }
 }
 
+/// Returns the stored content of the file that an executable mapping maps; `None` for other
+/// mappings, and for files that are not stored.
 fn image_of<'a>(mapping: &Mapping, files: &'a MappingRecorder) -> Option<&'a ImageId> {
     let is_code = mapping.protection.execute && mapping.is_file();
     files.image(mapping).filter(|_| is_code)

@@ -1,5 +1,5 @@
 //! A live program, recorded by any backend: a debugger runs it, and inspects it while all its
-//! threads are stopped.
+//! threads are stopped. A process goes on *natively* where the recorder has detached from it.
 
 use super::contract::{Go, Report};
 use super::live_program::LiveProgram;
@@ -137,7 +137,8 @@ impl Live {
         either!(ref self, live => live.thread(tid))
     }
 
-    /// Changes a thread's general registers.
+    /// Changes a thread's general registers. Returns an error if the thread is gone, or at its exit
+    /// stop.
     pub fn set_registers(&mut self, tid: Tid, registers: &insn::Registers) -> Result<(), Error> {
         either!(self, live => live.set_registers(tid, registers))
     }
@@ -165,13 +166,14 @@ impl Live {
         either!(self, live => live.set_extended_state(tid, area))
     }
 
-    /// Reads the program's memory. Returns the number of bytes that could be read.
+    /// Reads the program's memory, up to the first byte that cannot be read. Returns the number of
+    /// bytes read.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         either!(ref self, live => live.read(addr, buf))
     }
 
-    /// Writes to the program's memory. Returns an error for code that the program itself cannot
-    /// change.
+    /// Writes to the program's memory. Returns an error for memory that cannot be written, and,
+    /// unless it is recorded exactly, for code that the program itself cannot change.
     pub fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         either!(self, live => live.write(addr, bytes))
     }
@@ -182,7 +184,8 @@ impl Live {
         either!(ref self, live => live.clock())
     }
 
-    /// Writes all data recorded so far, and returns the recording's directory.
+    /// Writes all data recorded so far, and returns the recording's directory. Fails while a child
+    /// is debugged that is not recorded yet.
     pub fn save(&mut self) -> Result<&Path, Error> {
         either!(self, live => live.save())
     }
@@ -218,7 +221,8 @@ impl Live {
         either!(self, live => live.leave_process(pid))
     }
 
-    /// Kills a stopped process other than the program.
+    /// Kills a stopped process other than the program, and waits until it has ended. Does nothing
+    /// if there is none with this number.
     pub fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
         either!(self, live => live.kill_beside(pid))
     }
@@ -233,7 +237,7 @@ impl Live {
         either!(self, live => live.detach())
     }
 
-    /// Kills the program.
+    /// Kills the program, and waits until its recording is complete.
     pub fn kill(&mut self) -> Result<(), Error> {
         either!(self, live => live.kill())
     }

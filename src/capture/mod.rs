@@ -4,6 +4,12 @@
 //! Each backend is a folder. Its main loop is in `engine`, its view of the program in `process` and
 //! `thread`, and its interface for debuggers in `live`, with `debugger` and, except in `step`, `go`
 //! below it.
+//!
+//! Terms of several files: a thread that is about to end has an *exit stop*
+//! (`PTRACE_EVENT_EXIT`), and is gone once it is resumed from there. A process goes on *natively*
+//! where the recorder has detached from it. A *newborn* is a child that stays stopped at its birth
+//! until a debugger follows or leaves it. The *front* is the process that the user sees, if the
+//! recorder works in a child of it.
 
 mod backend;
 mod begin;

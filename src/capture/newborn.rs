@@ -1,5 +1,6 @@
 //! Newborn child processes of a program under a debugger. They are stopped at their birth, not
-//! recorded and without the recorder's memory, until the debugger follows or leaves them.
+//! recorded and without the recorder's memory, until the debugger follows or leaves them. A child
+//! runs *natively*: without the recorder's code cache.
 
 use super::contract::{Go, Report};
 use super::{Error, final_state};
@@ -64,11 +65,13 @@ pub(super) enum NewbornEvent {
 }
 
 impl Newborn {
+    /// Returns the child `pid` of `parent`, which is stopped at its birth and not reported yet.
     pub(super) fn new(pid: Pid, parent: Pid, is_awaited: bool) -> Result<Self, Error> {
         let memory = Memory::open(pid)?;
         Ok(Self { pid, memory, is_awaited, parent, is_reported: false })
     }
 
+    /// Returns the number of the child's first thread, its only one.
     pub(super) fn tid(&self) -> Tid {
         Tid(self.pid.0)
     }
@@ -77,10 +80,12 @@ impl Newborn {
         Tracee(self.tid())
     }
 
+    /// Returns the registers of the child; `None` if it is gone.
     pub(super) fn thread(&self) -> Option<core::Thread> {
         final_state::read_thread(self.tracee(), None)
     }
 
+    /// Reads the child's memory. Returns the number of bytes read.
     pub(super) fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         self.memory.read(addr, buf)
     }
@@ -105,7 +110,7 @@ impl Newborn {
     /// Resumes the child natively, without a recording, and blocks until there is an event: a child
     /// that shares its parent's memory cannot be translated. Single-steps it if `go` is a step or
     /// has addresses to stop at. Its signals are delivered without a stop. Detaches from its
-    /// children.
+    /// children. Does not take the child out of [`Newborns`].
     pub(super) fn run_natively(
         &self,
         go: &Go,
@@ -185,14 +190,17 @@ impl Newborn {
 pub(super) struct Newborns(BTreeMap<Pid, Newborn>);
 
 impl Newborns {
+    /// Adds a child.
     pub(super) fn add(&mut self, newborn: Newborn) {
         self.0.insert(newborn.pid, newborn);
     }
 
+    /// Returns the child `pid`; `None` if it is no newborn.
     pub(super) fn get(&self, pid: Pid) -> Option<&Newborn> {
         self.0.get(&pid)
     }
 
+    /// Removes and returns the child `pid`, which stays stopped; `None` if it is no newborn.
     pub(super) fn take(&mut self, pid: Pid) -> Option<Newborn> {
         self.0.remove(&pid)
     }

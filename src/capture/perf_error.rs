@@ -59,7 +59,8 @@ pub enum Error {
     },
 }
 
-/// Returns the likely cause of an error, as a clause; an empty text if unknown.
+/// Returns the likely cause of an error as the end of a message, with `: ` before it; an empty text
+/// if unknown.
 fn hint(errno: Errno) -> &'static str {
     match errno {
         Errno::EACCES => {

@@ -164,6 +164,7 @@ impl Recorder {
         })
     }
 
+    /// Returns the recorded process.
     pub(super) fn pid(&self) -> Pid {
         self.manifest.pid
     }
@@ -179,12 +180,14 @@ impl Recorder {
         self.writer.log_so_far()
     }
 
-    /// Appends an entry to the log.
+    /// Appends an entry to the log. It is on disk after the next [`Self::flush`]. An error may be
+    /// that of an earlier entry.
     pub(super) fn log(&mut self, entry: &Entry) -> Result<(), recording::Error> {
         self.writer.log(entry)
     }
 
-    /// Appends entries to the log that are made later, by the thread that writes the log.
+    /// Appends entries to the log that are made later, by the thread that writes the log. In the
+    /// log, they come before all that is appended after this call.
     pub(super) fn log_later(&mut self, later: DeferredEntries) -> Result<(), recording::Error> {
         self.writer.log_later(later)
     }
@@ -209,6 +212,7 @@ impl Recorder {
         self.writer.log_totals()
     }
 
+    /// Returns the writer of the recording's files.
     pub(super) fn writer(&self) -> &Writer {
         &self.writer
     }
@@ -242,7 +246,8 @@ impl Recorder {
     }
 
     /// Records the end of a thread, with its name (empty if unknown), its number of executed
-    /// instructions (0 if unknown), and the address where it ended.
+    /// instructions (0 if unknown), and the address where it ended. Keeps the earlier name and
+    /// address of its entry if these are unknown now.
     pub(super) fn thread_ended(
         &mut self,
         tid: Tid,
@@ -282,6 +287,7 @@ impl Recorder {
         known.map_or_else(|| comm(self.pid(), tid), |entry| entry.name.clone())
     }
 
+    /// Returns the last entry of a thread with this number; `None` if there is none.
     fn thread_entry(&mut self, tid: Tid) -> Option<&mut ThreadEntry> {
         // Most threads that end were added lately.
         self.threads.iter_mut().rev().find(|entry| entry.tid == tid)
@@ -306,6 +312,7 @@ impl Recorder {
         self.ring_since_ns = Some(self.elapsed_ns());
     }
 
+    /// Returns the time since the recording started.
     fn elapsed_ns(&self) -> u64 {
         u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
@@ -390,6 +397,7 @@ impl Recorder {
     }
 }
 
+/// Returns the time since 1970; 0 if the clock is before that.
 fn now_unix_ns() -> u64 {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)

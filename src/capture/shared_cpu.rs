@@ -82,6 +82,8 @@ struct CpuTimes {
 }
 
 impl HelperPlacement {
+    /// Returns the choice for the helper threads of a recorder that shares these CPUs. Moves no
+    /// thread.
     pub(in crate::capture) fn of(cpus: &SharedCpu) -> Self {
         Self { shared: cpus.shared, others: cpus.others, last: None }
     }
@@ -102,6 +104,7 @@ impl HelperPlacement {
 }
 
 impl CpuTimes {
+    /// Reads the times as of now; `None` if the kernel does not report them.
     fn now() -> Option<Self> {
         let text = fs::read_to_string("/proc/stat").ok()?;
         // The first line has the sums of all CPUs: user, nice, system, idle (proc_stat(5)).

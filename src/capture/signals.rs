@@ -97,7 +97,8 @@ fn stays_ignored(signal: libc::c_int) -> bool {
     old.sa_sigaction == libc::SIG_IGN
 }
 
-/// The signal that the kernel sends a recorder when its parent, the front (module `front`), ends.
+/// The signal that the kernel sends a recorder when its parent, the front, ends. Module `front`,
+/// which also raises it, names it there as `Signal::SIGPWR`.
 pub(super) const ORPHANED_SIGNAL: libc::c_int = libc::SIGPWR;
 
 /// True once the front has ended.

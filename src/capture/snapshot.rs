@@ -69,6 +69,7 @@ impl SnapshotFile {
         self.write_counts();
     }
 
+    /// Writes the counts to the file, in place of those there.
     fn write_counts(&mut self) {
         let Self { started_count, written_count, .. } = self;
         let counts = format!("{started_count:0DIGITS$} {written_count:0DIGITS$}\n");

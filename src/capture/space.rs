@@ -213,6 +213,7 @@ pub(super) fn is_recorded(mapping: &Mapping) -> bool {
     mapping.protection.execute || mapping.is_file()
 }
 
+/// Stores the memory in a range, as far as it can be read, as an image, and returns the image.
 fn store_memory(range: AddrRange, recorder: &Recorder, memory: &Memory) -> Result<ImageId, Error> {
     let mut bytes = vec![0; usize::try_from(range.size_bytes()).unwrap_or(0)];
     let known = memory.read(range.start, &mut bytes);

@@ -47,6 +47,8 @@ struct Approach {
 }
 
 impl Approach {
+    /// Runs the program until a thread reaches the function, and stops all threads. Returns them,
+    /// that one first. `first` is the program's only thread so far.
     fn run_until_reached(&mut self, first: Tid) -> Result<Vec<Tid>, Error> {
         self.insert_int3s()?;
         self.resume(first, 0)?;
@@ -73,6 +75,7 @@ impl Approach {
         Ok(())
     }
 
+    /// Writes a byte of the program's code.
     fn write_byte(&self, at: Addr, byte: u8) -> Result<(), Error> {
         self.memory.write(at, &[byte]).map_err(|error| {
             let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));

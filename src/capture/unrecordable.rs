@@ -1,4 +1,5 @@
-//! System calls after which a process cannot be recorded by translation any more.
+//! System calls after which a process cannot be recorded by translation any more. Its code runs
+//! translated, in a *code cache*, memory that the recorder maps in the process.
 
 use super::limits::MAKES_UNTRACED;
 use crate::common::Addr;
@@ -30,8 +31,8 @@ pub(in crate::capture) fn reason_to_leave(
     memory: &Memory,
 ) -> Option<&'static str> {
     let limits_space = match number {
-        SETRLIMIT => r.rdi == RLIMIT_AS && is_limit(r.rsi, memory),
-        PRLIMIT64 => r.rsi == RLIMIT_AS && r.rdx != 0 && is_limit(r.rdx, memory),
+        SETRLIMIT => r.rdi == RLIMIT_AS && limits_address_space(r.rsi, memory),
+        PRLIMIT64 => r.rsi == RLIMIT_AS && r.rdx != 0 && limits_address_space(r.rdx, memory),
         _ => false,
     };
     let filters = match number {
@@ -66,8 +67,9 @@ pub(in crate::capture) fn reason_to_leave(
     (hides && !may_look()).then_some("forbids that it is looked into (PR_SET_DUMPABLE)")
 }
 
-/// Returns true if the `struct rlimit` at `addr` leaves less than the whole address space.
-fn is_limit(addr: u64, memory: &Memory) -> bool {
+/// Returns true if the soft limit of the `struct rlimit` at `addr` is less than
+/// [`ADDRESS_SPACE_BYTES`]; false if that is not readable. The hard limit does not count.
+fn limits_address_space(addr: u64, memory: &Memory) -> bool {
     let mut soft = [0; 8];
     memory.read(Addr(addr), &mut soft) == soft.len()
         && u64::from_le_bytes(soft) < ADDRESS_SPACE_BYTES

@@ -29,6 +29,7 @@ pub(super) struct ProgressReports {
 }
 
 impl ProgressReports {
+    /// Returns reports of a recorder that starts now, to a callback if there is one.
     pub(super) fn new(report: Option<fn(&Written)>) -> Self {
         Self { report, start: Instant::now(), next: FIRST }
     }

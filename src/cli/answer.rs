@@ -30,9 +30,10 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Begins an answer with columns of these names, of at most `limit` rows. `last_position` is
-    /// the last position of the run. Until the answer is dropped, Ctrl-C only makes
-    /// [`Self::is_interrupted`] true.
+    /// Begins an answer with columns of these names, of at most `limit` rows; of all rows for
+    /// `None`. In the CSV form this prints the names, so the question is to be checked before.
+    /// `last_position` is the last position of the run. Until the answer is dropped, Ctrl-C,
+    /// SIGTERM, SIGHUP and SIGQUIT only make [`Self::is_interrupted`] true.
     pub(super) fn begin(
         form: Form,
         names: Vec<String>,
@@ -51,8 +52,9 @@ impl Answer {
         })
     }
 
-    /// Prints a row; `text` returns its line in the text form. Breaks after the last row within the
-    /// limit.
+    /// Prints a row; `text` returns its line in the text form, and is not called for other forms.
+    /// Breaks if this is the last row within the limit. Beyond the limit, prints nothing and
+    /// breaks.
     pub(super) fn print_row(
         &self,
         cells: Vec<Cell>,
@@ -61,8 +63,8 @@ impl Answer {
         self.print_row_of_lines(cells, || vec![text()])
     }
 
-    /// Prints a row that takes several lines in the text form. Breaks after the last row within the
-    /// limit; prints nothing after that.
+    /// Prints a row that takes several lines in the text form, otherwise as [`Self::print_row`]. It
+    /// counts as one row.
     pub(super) fn print_row_of_lines(
         &self,
         cells: Vec<Cell>,
@@ -82,7 +84,8 @@ impl Answer {
         self.bar.borrow_mut().show_part(position, self.last_position);
     }
 
-    /// Returns true if the user has interrupted the search. Also writes out rows that wait.
+    /// Returns true if the user has interrupted the search. Also writes out the rows that have
+    /// waited for too long; the next row reports an error of that.
     pub(super) fn is_interrupted(&self) -> bool {
         // The next row reports that the output is gone.
         let _ = self.rows.borrow_mut().flush_if_late();
@@ -91,7 +94,7 @@ impl Answer {
 
     /// Writes out the rest of the answer, and returns the exit status: that of an error, with a
     /// message, if the user interrupted it. `nothing` is the message for an answer without rows,
-    /// which is no error.
+    /// which is no error; it is not printed if the limit is 0 or the user interrupted it.
     pub(super) fn end(self, nothing: &str) -> io::Result<ExitCode> {
         drop(self.bar);
         self.rows.borrow_mut().flush()?;

@@ -224,7 +224,8 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Returns true if the options ask for a recording of the path, not an exact one.
+    /// Returns true if one of [`OF_PATHS`] is given, so that the recording is of the path, not
+    /// exact. `max_size` needs no check: clap requires `full` for it.
     pub(super) fn is_of_path(&self) -> bool {
         let keeps = self.path || self.full || self.ring.is_some() || self.step_log.is_some();
         let code = [&self.filter, &self.filter_range, &self.stop_at];
@@ -233,7 +234,7 @@ impl Record {
     }
 }
 
-/// Parses `FUNC` or `FUNC@FILE`.
+/// Parses `FUNC` or `FUNC@FILE`. Fails if a part is empty. Does not check that the function exists.
 fn function(text: &str) -> Result<Code, String> {
     // Versioned symbols contain an @, and operators are not files.
     match text.split_once('@') {
@@ -245,7 +246,7 @@ fn function(text: &str) -> Result<Code, String> {
     }
 }
 
-/// Parses a number of seconds, or one with a unit: ms, s, m, h, d.
+/// Parses a whole number of seconds, or one with a unit: ms, s, m, h, d. Fails for 0.
 fn time(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit_ms = match &text[digits.len()..] {
@@ -264,7 +265,8 @@ fn time(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give a time, or with the unit ms, s, m, h or d, such as 10m".to_owned())
 }
 
-/// Parses a number of bytes with a unit of perf's `--max-size`: B, K, M, G, T.
+/// Parses a whole number of bytes, or one with a unit of perf's `--max-size`: B, K, M, G, T, in
+/// powers of 1024. Fails for 0.
 fn byte_count(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let shift = match &text[digits.len()..] {
@@ -282,12 +284,13 @@ fn byte_count(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "give a size in bytes, or with the unit K, M, G or T, such as 2G".to_owned())
 }
 
-/// Parses `A-B`, a range of code addresses in hexadecimal, both included.
+/// Parses `A-B`, a range of code addresses in hexadecimal, both included. Fails if A is after B.
 fn range(text: &str) -> Result<Code, String> {
     text.parse::<Filter>().map(|Filter(range)| Code::Range(range))
 }
 
-/// Parses a period that `IA32_RTIT_CTL.PSBFreq` supports (SDM, "`IA32_RTIT_CTL` MSR").
+/// Parses a number of bytes: a period that `IA32_RTIT_CTL.PSBFreq` supports (SDM, "`IA32_RTIT_CTL`
+/// MSR").
 fn psb_period(text: &str) -> Result<u32, String> {
     let allowed = |bytes: &u32| bytes.is_power_of_two() && (1 << 11..=1 << 26).contains(bytes);
     text.parse().ok().filter(allowed).ok_or_else(|| {

@@ -12,15 +12,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Finds the recording that the user named, or the latest, and opens it for questions. The path of
-/// an exact recording is made by a replay on first use and kept in the recording's directory.
+/// an exact recording is made by a replay on first use, which Ctrl-C ends with an error, and kept
+/// in the recording's directory. The first value must outlive the second: it removes an unpacked
+/// copy on drop.
 pub(super) fn open(recording: Option<&Path>) -> Result<(NamedRecording, Asked), Failure> {
     let found = NamedRecording::find(recording)?;
     let asked = open_found(&found)?;
     Ok((found, asked))
 }
 
-/// Opens a found recording for questions. Prints a message about CPU features that a replay would
-/// lack.
+/// Opens a found recording for questions, as [`open`] does. Prints a message about CPU features
+/// that a replay would lack. `found` must outlive the result.
 pub(super) fn open_found(found: &NamedRecording) -> Result<Asked, Failure> {
     let reader = Reader::open(found.dir())?;
     let is_exact = reader.manifest().capture.backend == BackendName::Exact;
@@ -32,11 +34,14 @@ pub(super) fn open_found(found: &NamedRecording) -> Result<Asked, Failure> {
 }
 
 /// Returns a function that opens the recording in a directory for questions, when another thread
-/// calls it. It prints nothing, and calls its `goes_on` as [`replay::path_of`] does.
+/// calls it; each call opens it again. It prints nothing, and calls its `goes_on` as
+/// [`replay::path_of`] does.
 pub(super) fn open_later(dir: PathBuf) -> OpenAsked {
     Arc::new(move |goes_on| open_in(&dir, goes_on).map_err(|failure| with_remedy(failure.as_ref())))
 }
 
+/// Opens a recording for questions without any output. If `goes_on` returns false during the replay
+/// of an exact one, fails.
 fn open_in(dir: &Path, goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<Asked, Failure> {
     let reader = Reader::open(dir)?;
     if reader.manifest().capture.backend != BackendName::Exact {

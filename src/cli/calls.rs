@@ -12,6 +12,8 @@ use std::process::ExitCode;
 /// The maximum number of columns by which a call is indented for its depth, in a list of all calls.
 const INDENT_LIMIT: usize = 80;
 
+/// Prints the calls. None is a message, not an error. Of a recording of the path, says that the
+/// wanted values are left out, and prints the calls without them.
 pub(super) fn run(arguments: &ask_arguments::Calls) -> Result<ExitCode, Failure> {
     let (_found, mut asked) = ask::open(arguments.recording.as_deref())?;
     let is_exact = asked.is_exact();
@@ -86,6 +88,8 @@ fn cells(call: &Call, wanted: &CallsQuestion<'_>, is_exact: bool) -> Vec<Cell> {
     cells
 }
 
+/// Returns the cell of a call's arguments: as text `a=1, b=2`, and in JSON an object by their
+/// names, with the last of several that have one name.
 fn arguments_cell(arguments: &[(String, Shown)]) -> Cell {
     let json = arguments.iter().map(|(name, value)| (name.clone(), value.to_json()));
     Cell { text: listed(arguments), json: Value::Object(json.collect::<Map<_, _>>()) }
@@ -97,7 +101,9 @@ fn listed(arguments: &[(String, Shown)]) -> String {
     arguments.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the line of a call in the text form.
+/// Returns the line of a call in the text form, without facts that are unknown. In a list of all
+/// calls it is indented by its depth. If returns or durations are wanted, also says that a call
+/// does not return.
 fn line(call: &Call, wanted: &CallsQuestion<'_>, is_exact: bool) -> String {
     let position = Position::text(call.position, is_exact);
     // Calls of named functions are not indented.

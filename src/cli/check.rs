@@ -32,13 +32,17 @@ pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure>
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns the verdict as a sentence. A keyframe is a copy of the program's state in the recording;
+/// those that are `unusable` cannot be loaded, and are not among the compared `keyframes`.
+/// `is_whole` is false if the recording is cut, if the program went on without its recorder, or if
+/// the replay was interrupted.
 fn words(verdict: &Verdict) -> String {
     let Verdict { entries, ticks, bytes, threads, is_whole, differences, .. } = verdict;
     let keyframes = match (verdict.keyframes, verdict.unusable) {
         (0, 0) => String::new(),
         (compared, 0) => format!(" and {compared} keyframes"),
-        (compared, lost) => {
-            format!(" and {compared} keyframes, without {lost} that cannot be loaded")
+        (compared, unusable) => {
+            format!(" and {compared} keyframes, without {unusable} that cannot be loaded")
         }
     };
     let run = format!("{entries} entries and {ticks} ticks{keyframes}");

@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io::{BufWriter, Write, stdout};
 use std::process::ExitCode;
 
+/// Writes the tracefile, of the source files that `--include` names, and replaces an existing one.
+/// If the user interrupts it, writes nothing, and returns the exit status of an error.
 pub(super) fn run(arguments: &ask_arguments::Coverage) -> Result<ExitCode, Failure> {
     let (found, asked) = ask::open(arguments.recording.as_deref())?;
     let leaving = Leaving::on_signals();
@@ -37,7 +39,8 @@ pub(super) fn run(arguments: &ask_arguments::Coverage) -> Result<ExitCode, Failu
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the section of one source file.
+/// Writes the section of one source file. Each conditional branch is a block with two counts: of
+/// the times that it was taken, and that it was not.
 fn write(out: &mut dyn Write, path: &str, file: &FileCoverage) -> std::io::Result<()> {
     writeln!(out, "TN:\nSF:{path}")?;
     for (name, (line, _)) in &file.functions {

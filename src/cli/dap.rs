@@ -28,6 +28,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 
+/// Serves one client on the standard streams until it leaves; with --listen, starts an adapter for
+/// each client, without end.
 pub(super) fn run(arguments: &arguments::Dap) -> Result<ExitCode, Failure> {
     if let Some(address) = &arguments.listen {
         listen(address)?;
@@ -39,8 +41,9 @@ pub(super) fn run(arguments: &arguments::Dap) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Listens at an address, and starts an adapter for each client of this user. Returns only if it
-/// fails.
+/// Listens at `unix:PATH`, `:PORT` (loopback) or `HOST:PORT`, and starts an adapter for each client
+/// of this user, of root or of another machine; rejects other users of this machine. Fails if there
+/// is a file at PATH. Returns only if it fails.
 fn listen(address: &str) -> Result<(), Failure> {
     if let Some(path) = address.strip_prefix("unix:") {
         let listener = UnixListener::bind(path).map_err(|error| format!("{path}: {error}"))?;
@@ -75,8 +78,8 @@ fn listen(address: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Starts an adapter in a separate process, with a socket as its standard streams. Prints a message
-/// if that fails.
+/// Starts an adapter in a separate process, with a socket as its standard input and output, and
+/// does not wait for it. Prints a message if it cannot be started.
 fn start_adapter(socket: OwnedFd) {
     let started = socket.try_clone().and_then(|input| {
         Command::new("/proc/self/exe").arg("dap").stdin(input).stdout(socket).spawn()
@@ -95,8 +98,8 @@ struct AdapterHost {
 }
 
 impl AdapterHost {
-    /// Returns the standard input and output for the adapter, and replaces the standard streams of
-    /// this process by `/dev/null` and pipes.
+    /// Returns the standard input and output for the adapter, and replaces those of this process:
+    /// input by `/dev/null`, output and error by pipes (`output_pipes`).
     fn take_streams() -> io::Result<(File, File, Self)> {
         let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -145,7 +148,8 @@ impl Host for AdapterHost {
     }
 }
 
-/// Returns the output of two pipes, in the order of its arrival: threads read them.
+/// Returns the output of two pipes, in the order of its arrival, until both have ended: threads
+/// read them.
 fn merged_output(
     stdout_pipe: PipeReader,
     stderr_pipe: PipeReader,
@@ -165,7 +169,8 @@ fn merged_output(
 }
 
 /// Starts `contraflow record` for a program, with a new recording in the store, without waiting for
-/// it.
+/// it. The program is a file in its working directory, or else one that a shell would find. Its
+/// environment is that of this process, with the changes that `program` lists.
 fn start_recorder(program: &Program) -> Result<Recorder, Failure> {
     let name = program.command.first().ok_or("`program` is empty")?;
     let named = program.directory.as_ref().map(|dir| dir.join(name)).filter(|path| path.is_file());
@@ -186,7 +191,7 @@ fn start_recorder(program: &Program) -> Result<Recorder, Failure> {
 }
 
 /// Starts `contraflow import` for a trace, with a new recording in the store, without waiting for
-/// it.
+/// it. Does not check the trace.
 fn start_importer(trace: &ForeignTrace) -> Result<Recorder, Failure> {
     let recording: PathBuf = Store::of_user().create_recording_dir(&trace.path)?;
     let mut command = Command::new("/proc/self/exe");
@@ -199,8 +204,8 @@ fn start_importer(trace: &ForeignTrace) -> Result<Recorder, Failure> {
     start_piped(command, recording)
 }
 
-/// Starts a recorder or importer as the leader of a process group, with its output piped. It is
-/// terminated if this process ends first.
+/// Starts a recorder or importer as the leader of a process group, with its output piped and its
+/// input empty. It is terminated if this process ends first.
 fn start_piped(mut command: Command, recording: PathBuf) -> Result<Recorder, Failure> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     end_with_parent(&mut command, OrphanEnd::Terminate);

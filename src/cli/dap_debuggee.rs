@@ -26,8 +26,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 
-/// Opens a recording at its end, in a server for the adapter's gdb. An exact one is replayed to its
-/// end first. The debuggee can also open it for questions.
+/// Opens a recording, the latest for `None`, at its end, in a server for the adapter's gdb. Returns
+/// when it is open: an exact one is replayed to its end first. The debuggee can also open it for
+/// questions.
 pub(super) fn open_recording(name: Option<&Path>) -> Result<Debuggee, Failure> {
     let found = NamedRecording::find(name)?;
     let dir = fs::canonicalize(found.dir())?;
@@ -56,7 +57,8 @@ pub(super) fn open_recording(name: Option<&Path>) -> Result<Debuggee, Failure> {
 }
 
 /// Starts a program under a server for the adapter's gdb, and records it exactly, into a temporary
-/// directory, which is removed once the debuggee has ended.
+/// directory, which is removed once the debuggee has ended. The program is a file in its working
+/// directory, or else one that a shell would find.
 pub(super) fn open_program(program: &Program) -> Result<Debuggee, Failure> {
     let name = program.command.first().ok_or("`program` is empty")?;
     let named = program.directory.as_ref().map(|dir| dir.join(name)).filter(|path| path.is_file());
@@ -90,7 +92,8 @@ pub(super) fn open_process(pid: i32) -> Result<Debuggee, Failure> {
 }
 
 /// Starts or attaches to a program, as `start` says, and records it exactly, under a server for the
-/// adapter's gdb. `file` is the executable for gdb, if it is known.
+/// adapter's gdb. `file` is the executable for gdb, if it is known. `temporary` is removed once the
+/// debuggee has ended.
 fn open_live(
     request: crate::capture::Request,
     start: Start,
@@ -159,9 +162,9 @@ struct Server {
 }
 
 impl Server {
-    /// Listens at `socket`, and runs `open` in a thread: it opens a session and returns the
-    /// function that serves it. Returns when the session is open, so that gdb may connect; fails if
-    /// it cannot be opened.
+    /// Listens at `socket`, which must not exist yet, and runs `open` in a thread: it opens a
+    /// session and returns the function that serves it. Returns when the session is open, so that
+    /// gdb may connect; fails if it cannot be opened.
     fn start(
         socket: &Path,
         open: impl FnOnce(Accept, Options) -> Result<Serve, Failure> + Send + 'static,
@@ -204,7 +207,8 @@ impl Server {
     }
 
     /// Returns the debuggee for the adapter, with `commands` for gdb and no recording for
-    /// questions. `kept` is dropped once the debuggee has ended.
+    /// questions. Its `end` interrupts the server, waits for its thread, and drops `kept`. Bytes of
+    /// a command that are not UTF-8 are replaced.
     fn debuggee(self, commands: Vec<OsString>, kept: impl Sized + 'static) -> Debuggee {
         let Self { socket, inquirer, is_to_end, thread } = self;
         let end = move || {

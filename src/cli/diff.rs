@@ -31,6 +31,9 @@ const NAMES: [&str; 16] = [
 /// The exit status if the runs are not the same, as that of diff(1).
 const EXIT_DIFFERENT: u8 = 1;
 
+/// Prints the differences. The exit status is [`EXIT_DIFFERENT`] also if all of them are in
+/// libraries, or if only one of the runs has some thread; it is that of an error if the user
+/// interrupts it.
 pub(super) fn run(arguments: &ask_arguments::Diff) -> Result<ExitCode, Failure> {
     let (_good, mut good) = ask::open(Some(&arguments.good))?;
     let (_bad, mut bad) = ask::open(Some(&arguments.bad))?;
@@ -63,7 +66,8 @@ pub(super) fn run(arguments: &ask_arguments::Diff) -> Result<ExitCode, Failure> 
     })
 }
 
-/// Prints messages about the differences and threads that the comparison left out.
+/// Prints messages about the differences and threads that the comparison left out, and about
+/// threads that it did not compare to their ends.
 fn report_rest(compared: &Compared) {
     if compared.in_libraries > 0 {
         let count = compared.in_libraries;
@@ -88,12 +92,14 @@ struct DifferenceText<'a> {
 }
 
 impl DifferenceText<'_> {
+    /// Returns the position of a step of the run `side` as text.
     fn position(&self, side: usize, step: &Step) -> String {
         Position::text(step.position, self.are_exact[side])
     }
 
     /// Returns the number of instructions that each run executed after the difference and before
-    /// the meeting, from `next` on; `None` if the runs do not meet again.
+    /// the meeting, from `next` on; `None` if the runs do not meet again, or if one has no next
+    /// instruction.
     fn instructions(&self) -> Option<[u64; 2]> {
         let meeting = self.found.meeting.as_ref()?;
         let next = |side: usize| self.found.next[side].as_ref().map(|next| next.index);
@@ -101,7 +107,8 @@ impl DifferenceText<'_> {
         Some([count(0)?, count(1)?])
     }
 
-    /// Returns the values that decided a branch as text; both values of a name if they differ.
+    /// Returns the values that decided a branch as text, `a = 1, b = 2 | 3`: both values of a name
+    /// if they differ. Empty if they are unknown.
     fn values(&self) -> String {
         let mut text = String::new();
         for (name, [good, bad]) in &self.found.values {
@@ -116,6 +123,8 @@ impl DifferenceText<'_> {
         text
     }
 
+    /// Returns the cells, in the order of [`NAMES`]. Function, file and line are those of the good
+    /// run.
     fn cells(&self) -> Vec<Cell> {
         let Self { found, .. } = self;
         let (file, line) = found.at[0].place.line.clone().unzip();
@@ -152,6 +161,8 @@ impl DifferenceText<'_> {
         ]
     }
 
+    /// Returns the lines in the text form: the place, which is the good run's, and the cause; where
+    /// each run goes on; the values, if any are known; and where they meet again.
     fn lines(&self) -> Vec<String> {
         let Self { found, .. } = self;
         let at = |side: usize, step: &Step| self.position(side, step);
@@ -192,6 +203,7 @@ fn place(step: &Step) -> String {
     if *step.place == Place::default() { step.addr.to_string() } else { step.place.to_string() }
 }
 
+/// Returns a cause as a word.
 const fn cause(cause: Cause) -> &'static str {
     match cause {
         Cause::Branch => "branch",

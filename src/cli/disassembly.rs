@@ -6,10 +6,11 @@ use crate::symbols::Symbols;
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
 use std::collections::HashMap;
 
-/// The maximum number of cached instructions; most of a run is loops.
+/// The maximum number of cached instructions, after which the cache is emptied; most of a run is
+/// loops.
 const KNOWN_LIMIT: usize = 1 << 18;
 
-/// The text of an instruction.
+/// The line of a listing for an instruction.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     /// `FUNCTION+OFF`, or `?`.
@@ -17,7 +18,7 @@ pub(super) struct Line {
     /// `FILE:LINE`, or `?`.
     pub(super) place: String,
     /// The instruction in AT&T syntax.
-    pub(super) text: String,
+    pub(super) insn: String,
 }
 
 /// A disassembler with a cache of lines.
@@ -29,11 +30,13 @@ pub(super) struct Disassembler {
 }
 
 impl Disassembler {
+    /// Returns a disassembler with these symbols and an empty cache.
     pub(super) fn new(symbols: Symbols) -> Self {
         Self { symbols, formatter: formatter(), known: HashMap::new() }
     }
 
-    /// Returns the text of the instruction at `addr`, which is at the start of these bytes.
+    /// Returns the line of a listing for the instruction at `addr`: its function, its place in the
+    /// source, and its text. `bytes` begins with the instruction; the rest is ignored.
     pub(super) fn line(&mut self, addr: Addr, mode: ExecMode, bytes: [u8; 15]) -> &Line {
         if self.known.len() > KNOWN_LIMIT {
             self.known.clear();
@@ -42,16 +45,18 @@ impl Disassembler {
         self.known.entry((addr, mode, bytes)).or_insert_with(|| Line {
             function: function(symbols, addr),
             place: place(symbols, addr),
-            text: text(formatter, addr, mode, &bytes),
+            insn: insn_text(formatter, addr, mode, &bytes),
         })
     }
 
-    /// Returns `FUNCTION+OFF` for an address, or `?`.
+    /// Returns `FUNCTION+OFF` for an address, with the offset in hexadecimal also if it is 0; `?`
+    /// if there is no symbol.
     pub(super) fn function(&self, addr: Addr) -> String {
         function(&self.symbols, addr)
     }
 }
 
+/// Returns `FUNCTION+OFF` for an address; `?` if there is no symbol.
 fn function(symbols: &Symbols, addr: Addr) -> String {
     symbols.function_at(addr).map_or_else(
         || "?".to_owned(),
@@ -59,14 +64,15 @@ fn function(symbols: &Symbols, addr: Addr) -> String {
     )
 }
 
+/// Returns `FILE:LINE` for an address; `?` if it is unknown.
 fn place(symbols: &Symbols, addr: Addr) -> String {
     let location = symbols.location_at(addr);
     location.map_or_else(|| "?".to_owned(), |at| format!("{}:{}", Visible(&at.file), at.line))
 }
 
-/// Returns one instruction of 64-bit code in AT&T syntax.
+/// Returns the first instruction of `bytes`, which is 64-bit code at `addr`, in AT&T syntax.
 pub(super) fn disassembled(addr: Addr, bytes: &[u8]) -> String {
-    text(&mut formatter(), addr, ExecMode::Bits64, bytes)
+    insn_text(&mut formatter(), addr, ExecMode::Bits64, bytes)
 }
 
 fn formatter() -> GasFormatter {
@@ -78,7 +84,8 @@ fn formatter() -> GasFormatter {
     formatter
 }
 
-fn text(formatter: &mut GasFormatter, addr: Addr, mode: ExecMode, bytes: &[u8]) -> String {
+/// Returns the first instruction of `bytes`, which is at `addr`, in AT&T syntax.
+fn insn_text(formatter: &mut GasFormatter, addr: Addr, mode: ExecMode, bytes: &[u8]) -> String {
     let bitness = match mode {
         ExecMode::Bits16 => 16,
         ExecMode::Bits32 => 32,

@@ -22,6 +22,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 
+/// Prints a recording or a raw trace, whichever is given: fails for both. Without either, prints
+/// the latest recording.
 pub(super) fn run(arguments: &Dump) -> Result<ExitCode, Failure> {
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let (kind, recording) = arguments.subject()?;
@@ -104,13 +106,14 @@ fn dump_raw_trace(
     Ok(())
 }
 
-/// Returns true if the decoder has to track the clock. Statistics need it only if the counted
-/// packets have core clocks; without it TIPs decode three times as fast.
+/// Returns true if the decoder has to track the clock. Statistics need it only if the packets that
+/// they have counted so far have core clocks; without it TIPs decode three times as fast.
 fn needs_clock(kind: DumpKind, stats: &Stats) -> bool {
     kind.is_timed() && (kind != DumpKind::Stats || stats.reports_cycles())
 }
 
-/// Prints a recording, the latest for `None`. For its path, an exact one is replayed first.
+/// Prints a recording, the latest for `None`. For anything but the sideband and the log, an exact
+/// one is replayed first, unless its path was kept.
 fn dump_recording(
     arguments: &Dump,
     kind: DumpKind,
@@ -156,7 +159,8 @@ fn dump_recording(
     dump_threads(arguments, kind, &timeline, &tids, out)
 }
 
-/// Returns the thread that the user named, if it exists, or all threads.
+/// Returns the thread that the user named, or all threads for `None`. Fails if the recording has no
+/// such thread.
 fn wanted_threads(reader: &Reader, named: Option<Tid>) -> Result<Vec<Tid>, Failure> {
     let all = reader.threads()?;
     let Some(tid) = named else { return Ok(all) };
@@ -224,7 +228,7 @@ fn dump_threads(
     Ok(())
 }
 
-/// Returns the traces of all threads, or of the threads `tids` if they are `named`. Fails for named
+/// Returns all traces; if threads are `named`, the traces of the threads `tids`. Fails for named
 /// threads if the traces are of CPUs.
 fn traces_to_dump(reader: &Reader, tids: &[Tid], named: bool) -> Result<Vec<TraceId>, Failure> {
     let all = reader.traces()?;
@@ -236,7 +240,7 @@ fn traces_to_dump(reader: &Reader, tids: &[Tid], named: bool) -> Result<Vec<Trac
     }
 }
 
-/// Prints the records of the sideband, one a line.
+/// Prints the records of the sideband, one a line, as text or as JSON.
 fn dump_sideband(reader: &Reader, json: bool, out: &mut impl Write) -> Result<(), Failure> {
     for record in reader.sideband()? {
         if json {

@@ -57,7 +57,7 @@ impl Dump {
     }
 
     /// Fails if the range is reversed, or begins after `end`, the end of the thing that `subject`
-    /// names in the error.
+    /// names in the error. A range that begins at `end`, and one that goes on after it, is fine.
     pub(super) fn check_range(&self, end: u64, subject: &str) -> Result<(), String> {
         let range = self.range();
         if range.start > range.end {
@@ -69,7 +69,8 @@ impl Dump {
         Ok(())
     }
 
-    /// Returns the requested range: of instructions, trace offsets or entries.
+    /// Returns the requested range: of instructions, trace offsets or entries. Without `--from` it
+    /// begins at 0, and without `--to` it ends at `u64::MAX`.
     pub(super) fn range(&self) -> std::ops::Range<u64> {
         self.from.unwrap_or(0)..self.to.unwrap_or(u64::MAX)
     }
@@ -97,7 +98,8 @@ pub(super) enum DumpKind {
 }
 
 impl DumpKind {
-    /// Returns true if times and paces are shown or counted.
+    /// Returns true if the items of a timeline are shown or counted with times and paces. False for
+    /// packets, which are no such items and get their times elsewhere.
     pub(super) const fn is_timed(self) -> bool {
         matches!(self, Self::Events | Self::Blocks | Self::Stats)
     }

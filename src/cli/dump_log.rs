@@ -20,7 +20,8 @@ const LOWEST_ERROR: i64 = -4095;
 const FIRST_ADDRESS: i64 = 1 << 32;
 
 /// Prints the entries in the requested range, of the requested thread. Fails if the recording has
-/// no log.
+/// no log, or if the range begins after the log's end; of a cut recording the end is unknown, and
+/// such a range is empty.
 pub(super) fn print(reader: &Reader, dump: &Dump, out: &mut impl Write) -> Result<(), Failure> {
     let Some(log) = reader.log()? else {
         let dir = reader.dir().display();
@@ -137,6 +138,8 @@ impl Printer {
 }
 
 impl Line<'_> {
+    /// Returns the entry's line in the text form: the index, thread, ticks and kind, and the known
+    /// facts.
     fn text(&self, index: u64, entry: &Entry) -> String {
         let call = self.call.iter().map(|(name, result)| match result {
             Some(result) => format!("{name} = {}", result_text(*result)),
@@ -153,6 +156,8 @@ impl Line<'_> {
         line.trim_end().to_owned()
     }
 
+    /// Returns the entry's line as JSON. Of a write it has the address and size, not the bytes; it
+    /// does not say whether registers are set.
     fn json(&self, index: u64, entry: &Entry) -> Value {
         let write = |write: &Written| json!({"address": format!("{}", write.addr), "bytes": write.bytes.0.len()});
         let mut value = json!({
@@ -175,7 +180,7 @@ impl Line<'_> {
     }
 }
 
-/// Returns a line with only a place.
+/// Returns a line with only a place, and without a kind; the caller adds the rest.
 fn place_line(place: Option<PlaceInTick>) -> Line<'static> {
     Line { place: place.map(|place| place.ip), ..Line::default() }
 }
@@ -192,7 +197,8 @@ fn call_line<'a>(kind: &'static str, number: u64, effects: &'a CallEffects) -> L
     }
 }
 
-/// Returns the name of a system call. The number is `u64::MAX` if it is unknown.
+/// Returns the name of a system call, or `call NUMBER` if it has none here. The number is
+/// `u64::MAX` if it is unknown: `a call`.
 fn call_name(number: u64) -> String {
     match Model::by_number(number) {
         Some(model) => model.name.to_owned(),
@@ -201,7 +207,8 @@ fn call_name(number: u64) -> String {
     }
 }
 
-/// Returns a result as text: with the name of an error, and addresses in hexadecimal.
+/// Returns the result of a system call as text: an error as `-2 ENOENT`, a number from
+/// [`FIRST_ADDRESS`] on in hexadecimal, and others in decimal.
 fn result_text(result: i64) -> String {
     match result {
         LOWEST_ERROR..0 => {
@@ -216,6 +223,7 @@ fn result_text(result: i64) -> String {
     }
 }
 
+/// Returns the name of the signal in a `siginfo_t`, which begins with its number.
 fn signal_text(siginfo: &Bytes) -> String {
     let number = siginfo.0.first_chunk().map_or(0, |number| i32::from_le_bytes(*number));
     signal_name(number)

@@ -21,7 +21,8 @@ pub(super) fn run(arguments: &arguments::Export) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Exports a recording as perf.data. Fails if the recording is cut.
+/// Exports a recording as perf.data. Fails if the recording is cut. Prints a message about each
+/// image whose code the export lacks, also with --quiet.
 fn to_perf(perf: &arguments::ExportPerf) -> Result<ExitCode, Failure> {
     let found = NamedRecording::find(perf.recording.as_deref())?;
     let reader = Reader::open(found.dir())?;

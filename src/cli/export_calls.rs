@@ -29,7 +29,8 @@ pub(super) fn run(arguments: &ExportCalls, format: CallFormat) -> Result<ExitCod
     Ok(ExitCode::from(EXIT_ERROR))
 }
 
-/// Exports the profile of the run, for pprof.
+/// Exports the profile of the run, for pprof. If the user interrupts it, creates no file, and
+/// returns the exit status of an error.
 pub(super) fn pprof(arguments: &ExportCalls) -> Result<ExitCode, Failure> {
     let (_found, asked) = ask::open(arguments.recording.as_deref())?;
     let leaving = Leaving::on_signals();

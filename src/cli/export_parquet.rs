@@ -12,6 +12,9 @@ use std::io::{Write, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 
+/// Adds each recording to the dataset. One that fails gets a message, and the others are added all
+/// the same; the exit status is that of an error then. If the user interrupts it, those that were
+/// added stay.
 pub(super) fn run(arguments: &ExportParquet) -> Result<ExitCode, Failure> {
     let print = Some(Question::parse(&arguments.print)?).filter(|print| !print.is_empty());
     let question = DatasetQuestion {
@@ -52,7 +55,8 @@ pub(super) fn run(arguments: &ExportParquet) -> Result<ExitCode, Failure> {
 }
 
 /// Adds a recording to the dataset, and the name of its run to `added`; does nothing for a run that
-/// is in `added`. Returns false if the user interrupted it.
+/// is in `added`. Returns false if the user interrupted it. Then prints the run and its number of
+/// rows, unless quiet: if that fails, the rows are in the dataset nevertheless.
 fn add(
     recording: Option<&Path>,
     question: &DatasetQuestion,

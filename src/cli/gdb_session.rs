@@ -54,7 +54,8 @@ pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
-/// Returns the text of a position that the user gave. Fails if it does not have the form of one.
+/// Returns the text of a position that the user gave. Fails if it does not have the form of one;
+/// does not check that the history has it.
 fn position<'a>(text: &'a str, reader: &Reader) -> Result<&'a str, Failure> {
     let is_exact = reader.manifest().capture.backend == BackendName::Exact;
     match Position::parse(text, is_exact) {
@@ -203,7 +204,8 @@ impl GdbFiles {
     }
 }
 
-/// Returns the error for a program, such as gdb, that could not be started.
+/// Returns the error for gdb, as `name`, that could not be started; with advice if it is plain
+/// `gdb` and not installed.
 pub(super) fn start_error(name: &OsStr, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound if name == "gdb" => {

@@ -4,6 +4,7 @@ use super::Failure;
 use std::io::Write;
 use std::process::ExitCode;
 
+/// Prints a debugger's script.
 pub(super) fn run(script: &str) -> Result<ExitCode, Failure> {
     std::io::stdout().lock().write_all(script.as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -13,6 +13,8 @@ use std::process::ExitCode;
 const NAMES: [&str; 8] =
     ["position", "thread", "address", "function", "file", "line", "depth", "caller"];
 
+/// Prints the executions. None is a message, not an error. Of a recording of the path, says that
+/// the wanted values are left out, and prints the executions without them.
 pub(super) fn run(arguments: &ask_arguments::Hits) -> Result<ExitCode, Failure> {
     let question = Question::parse(&arguments.print)?;
     let (_found, mut asked) = ask::open(arguments.recording.as_deref())?;
@@ -45,6 +47,7 @@ pub(super) fn json(hit: &Hit, texts: &[String], is_exact: bool) -> Value {
     json_object(names, cells(hit, &Position::text(hit.position, is_exact)))
 }
 
+/// Returns the cells of an execution: those of [`NAMES`] in their order, and then the values.
 fn cells(hit: &Hit, position: &str) -> Vec<Cell> {
     let (file, line) = hit.place.line.clone().unzip();
     let mut cells = vec![
@@ -61,6 +64,8 @@ fn cells(hit: &Hit, position: &str) -> Vec<Cell> {
     cells
 }
 
+/// Returns the line of an execution in the text form, which has neither its address nor its depth
+/// and caller.
 fn line(hit: &Hit, position: &str, texts: &[String]) -> String {
     let values = texts.iter().zip(&hit.values).map(|(text, value)| format!("{text} = {value}"));
     let values: Vec<String> = values.collect();

@@ -16,6 +16,8 @@ use crate::timeline::{Options, Timeline};
 use std::path::Path;
 use std::process::ExitCode;
 
+/// Imports a trace. If it cannot be written, restores the recording that was to be replaced. A
+/// recording in the store becomes its latest.
 pub(super) fn run(arguments: &arguments::Import) -> Result<ExitCode, Failure> {
     let imported = match (&arguments.trace, &arguments.raw.pt) {
         (Some(trace), _) => arguments.open_trace(trace)?,
@@ -78,7 +80,8 @@ impl arguments::Import {
 }
 
 /// Returns true if a path is perf.data, by its first bytes, or a directory of perf: with a file
-/// `data`, and without LLDB's `trace.json`.
+/// `data`, and without LLDB's `trace.json`. Returns false for any other file; fails if it cannot be
+/// read.
 fn is_perf_trace(path: &Path) -> Result<bool, Failure> {
     if path.is_dir() {
         return Ok(path.join("data").is_file() && !path.join("trace.json").exists());
@@ -110,7 +113,7 @@ fn write(imported: &Imported, dir: &Path) -> Result<(Manifest, usize), Failure> 
     Ok((manifest, gaps))
 }
 
-/// Prints the facts of a finished import.
+/// Prints the facts of a finished import; nothing if its manifest has no end.
 fn print_import(imported: &Imported, manifest: &Manifest, gaps: usize, dir: &Path, store: &Store) {
     let Some(end) = &manifest.end else { return };
     let bytes: u64 = imported.traces.iter().map(|(_, bytes)| bytes.size_bytes()).sum();
@@ -127,7 +130,8 @@ fn print_import(imported: &Imported, manifest: &Manifest, gaps: usize, dir: &Pat
 }
 
 impl Raw {
-    /// Returns the raw trace in `pt` with the facts from the command line.
+    /// Returns the raw trace in `pt` with the facts from the command line. Its thread is the first
+    /// one of the core file, or has the ID 1. Fails if the trace is empty.
     fn open_raw_trace(&self, pt: &Path) -> Result<Imported, Failure> {
         let trace = raw::map_file(pt)?;
         if trace.as_ref().is_empty() {
@@ -179,7 +183,7 @@ impl Raw {
     }
 
     /// Returns the path of the program: the first ELF file that can be one, else the first one or
-    /// the trace.
+    /// the trace. Fails if one of the files that it tries cannot be read.
     fn program(&self, pt: &Path) -> Result<String, Failure> {
         for elf in &self.elf {
             let parsed = Elf::parse(&raw::open_bytes(&elf.path)?);

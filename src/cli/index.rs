@@ -10,6 +10,8 @@ use std::io::Write;
 use std::num::NonZero;
 use std::process::ExitCode;
 
+/// Builds and saves the index, or loads a saved one unless --force is given, and prints its size.
+/// Fails if the index must not be saved.
 pub(super) fn run(arguments: &arguments::Index) -> Result<ExitCode, Failure> {
     let dir = Store::of_user().find(arguments.recording.as_deref())?;
     let reader = Reader::open(&dir)?;

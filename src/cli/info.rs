@@ -10,6 +10,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+/// Prints the contents, also of a damaged recording: then also a message for each damaged file, and
+/// the exit status is that of an error.
 pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure> {
     let found = NamedRecording::find(arguments.recording.as_deref())?;
     let reader = Reader::open(found.dir())?;
@@ -22,6 +24,7 @@ pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure>
 }
 
 /// Returns all lines to print. `shown` is the path that the user knows, `damage` the damaged files.
+/// Checks the numbers of instructions only if the index is saved and nothing is damaged.
 fn text(reader: &Reader, shown: &Path, damage: &[Error]) -> String {
     let manifest = reader.manifest();
     let mut lines = vec![
@@ -133,7 +136,7 @@ fn log_text(reader: &Reader, damaged: &dyn Fn(&str) -> bool) -> Option<String> {
     Some(format!("{} entries, {} ticks, {}", log.entries, log.ticks, size_text(log.size_bytes)))
 }
 
-/// Returns the size of a trace as text, or that it is damaged.
+/// Returns the size of a trace as text, or that it is damaged, as it is also if it cannot be read.
 fn trace_text(reader: &Reader, trace: TraceId, damaged: &dyn Fn(&str) -> bool) -> String {
     let bytes = reader.listed_trace_bytes(trace);
     let bytes = bytes.or_else(|| Some(reader.trace(trace).ok()?.as_ref().len() as u64));

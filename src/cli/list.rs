@@ -13,6 +13,8 @@ use std::process::ExitCode;
 /// The number of characters of a date up to its minute: `2000-02-29 12:34`.
 const MINUTE_CHARS: usize = 16;
 
+/// Prints a line for each recording. One that cannot be opened is no error: its line has the
+/// reason.
 pub(super) fn run() -> Result<ExitCode, Failure> {
     let mut out = std::io::stdout().lock();
     for entry in Store::of_user().list()? {
@@ -22,6 +24,8 @@ pub(super) fn run() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns the line of a recording without its name: its start in UTC, process, ending and command,
+/// or why it cannot be opened.
 fn line(entry: &StoredRecording) -> String {
     match &entry.opened {
         Ok(reader) => {
@@ -37,8 +41,9 @@ fn line(entry: &StoredRecording) -> String {
     }
 }
 
-/// Returns the name that the process had at its end, if that is not its program's: a forked process
-/// begins with the arguments of its parent, and executes another program.
+/// Returns the name that the process had at its end: a forked process begins with the arguments of
+/// its parent, and executes another program. `None` if it is that of its program, or the beginning
+/// of that, to which the kernel cuts longer names; also if it is unknown.
 fn last_name(reader: &Reader) -> Option<&str> {
     let manifest = reader.manifest();
     let threads = &manifest.end.as_ref()?.threads;

@@ -76,9 +76,9 @@ fn open_recording(name: Option<&Path>) -> Result<Opened, Failure> {
     Ok(Opened { dir, asked, session, sources, kept: Box::new(found) })
 }
 
-/// Starts a gdb on the same recording for one question, waits for its end, and returns the answer.
-/// Without an answer, the error is the last line of gdb's messages. Kills gdb and fails once
-/// `interrupted` returns true.
+/// Starts a gdb on the same recording for one question, waits for its end, and returns the answer,
+/// of at most [`TEXT_LIMIT`] characters. Without an answer, the error is the last line of gdb's
+/// messages. Kills gdb and fails once `interrupted` returns true.
 fn ask_gdb(question: &GdbQuestion<'_>, interrupted: &dyn Fn() -> bool) -> Result<String, Failure> {
     let GdbQuestion { dir, position, frame, expression } = question;
     let mut gdb = Command::new("/proc/self/exe");
@@ -103,8 +103,9 @@ fn ask_gdb(question: &GdbQuestion<'_>, interrupted: &dyn Fn() -> bool) -> Result
     }
 }
 
-/// Waits for the end of a process, and returns the text that it wrote to its standard output, and
-/// to its standard error. Kills it and fails once `interrupted` returns true.
+/// Waits for the end of a process, whatever its status, and returns the text that it wrote to its
+/// standard output, and to its standard error, which must be pipes. Replaces bytes that are not
+/// UTF-8. Kills it and fails once `interrupted` returns true.
 fn output_of(
     mut child: Child,
     interrupted: &dyn Fn() -> bool,

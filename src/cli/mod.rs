@@ -1,7 +1,8 @@
 //! The command line: one file per subcommand. Results go to stdout, progress and messages to
 //! stderr. The exit status is 0, or 2 for an error; gaps in a history are data, not errors.
-//! `doctor` also returns 2 if no program can be recorded, and `diff` 1 if the runs differ. `record`
-//! returns the program's own status, and `replay` gdb's.
+//! `doctor` also returns 2 if no program can be recorded, `check` if the replay differs, `info` if
+//! files are damaged, and questions and exports if the user interrupts them. `diff` returns 1 if
+//! the runs differ, `record` the program's own status, and `replay` that of gdb.
 
 mod answer;
 mod arguments;
@@ -67,7 +68,8 @@ type Failure = Box<dyn std::error::Error>;
 
 const EXIT_ERROR: u8 = 2;
 
-/// Runs the command line of this process.
+/// Runs the command line of this process, and returns the exit status. For `--help`, `--version`
+/// and wrong arguments, ends the process instead.
 pub fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Record(arguments) => record::run(arguments),
@@ -118,7 +120,8 @@ fn say(message: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "contraflow: {}", Visible(message));
 }
 
-/// Returns true if the reader closed our output, as `head` does, which is not an error.
+/// Returns true if the failure is a write whose reader has gone, as `head` goes from our output,
+/// which is not an error. Looks at the failure itself, not at its causes.
 fn is_broken_pipe(failure: &(dyn std::error::Error + 'static)) -> bool {
     let written = match failure.downcast_ref() {
         Some(crate::ask::Error::Output(error)) => Some(error),

@@ -103,6 +103,8 @@ pub(super) fn json(step: &OriginStep, expression: &str, is_exact: bool) -> Value
     json_object(NAMES, cells(step, &position, &text))
 }
 
+/// Returns the cells of a step, in the order of [`NAMES`]. The instruction is null where
+/// [`is_by_instruction`] is false.
 fn cells(step: &OriginStep, position: &str, text: &str) -> Vec<Cell> {
     let (file, line) = step.place.line.clone().unzip();
     vec![
@@ -123,6 +125,7 @@ fn cells(step: &OriginStep, position: &str, text: &str) -> Vec<Cell> {
     ]
 }
 
+/// Returns the line of a step in the text form; `text` has the step in words.
 fn line(step: &OriginStep, position: &str, text: &str) -> String {
     let (tid, place) = (step.tid, &step.place);
     let code = if is_by_instruction(&step.effect) {
@@ -133,6 +136,7 @@ fn line(step: &OriginStep, position: &str, text: &str) -> String {
     format!("{position:>12}  thread {tid}  {place}  {text}{code}")
 }
 
+/// Returns the word for an effect in the column `kind`; for an input, the kind of input.
 const fn effect_name(effect: &OriginEffect) -> &'static str {
     match effect {
         OriginEffect::Asked(_) => "value",
@@ -150,7 +154,8 @@ const fn effect_name(effect: &OriginEffect) -> &'static str {
     }
 }
 
-/// Returns true if the instruction of the step had the effect itself, and not the kernel.
+/// Returns true if the step's instruction made the value itself. False for inputs by the kernel,
+/// for the value that was asked for, and where the search lost it.
 const fn is_by_instruction(effect: &OriginEffect) -> bool {
     match effect {
         OriginEffect::Copied { .. }
@@ -162,7 +167,8 @@ const fn is_by_instruction(effect: &OriginEffect) -> bool {
     }
 }
 
-/// Returns a step in words. `value` is the expression whose origin is searched.
+/// Returns a step in words. `value` is the expression whose origin is searched; unknown bytes are
+/// `?`.
 fn step_text(step: &OriginStep, value: &str) -> String {
     let shown = step.bytes.as_deref().map_or_else(|| "?".to_owned(), hex_text);
     match &step.effect {
@@ -228,7 +234,7 @@ fn system_call_text(call: &SystemCall, at: ValuePlace) -> String {
 }
 
 /// Returns up to 8 bytes as a little-endian number, and more as hexadecimal bytes in memory order,
-/// of which only the first [`SHOWN_BYTES`] are shown.
+/// of which only the first [`SHOWN_BYTES`] are shown. Empty for no bytes.
 fn hex_text(bytes: &[u8]) -> String {
     if let 1..=8 = bytes.len() {
         let number = bytes.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));

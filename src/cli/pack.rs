@@ -15,7 +15,8 @@ use std::process::ExitCode;
 /// The extension of packed recordings.
 const EXTENSION: &str = "cfpack";
 
-/// Packs a recording.
+/// Packs a recording. The output appears only when it is complete, and replaces a file only with
+/// --force.
 pub(super) fn run(arguments: &arguments::Pack) -> Result<ExitCode, Failure> {
     let dir = Store::of_user().find(arguments.recording.as_deref())?;
     let reader = Reader::open(&dir)?;
@@ -50,7 +51,8 @@ pub(super) fn run(arguments: &arguments::Pack) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the default file to write: in the working directory, named after the recording.
+/// Returns the default file to write: in the working directory, named after the recording's
+/// directory, to which a link such as `latest` leads.
 fn default_output(dir: &Path) -> Result<PathBuf, Failure> {
     let dir = fs::canonicalize(dir)?;
     let mut name = dir.file_name().ok_or("give the file to write with -o")?.to_owned();
@@ -61,8 +63,8 @@ fn default_output(dir: &Path) -> Result<PathBuf, Failure> {
 
 /// Unpacks a packed recording into a directory or into the store. Prepares a directory that the
 /// user named before all else, to fail early, and discards it if unpacking fails. A directory in
-/// the store is named after the program, which is known only after unpacking. The recording becomes
-/// the latest of the store.
+/// the store is named after the program, which is known only after unpacking. A recording that is
+/// in the store afterwards becomes its latest.
 pub(super) fn unpack_file(arguments: &arguments::Unpack) -> Result<ExitCode, Failure> {
     let store = Store::of_user();
     let named_place = match &arguments.output {

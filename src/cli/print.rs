@@ -65,7 +65,8 @@ impl<'a, W: Write> Printer<'a, W> {
         Self { image: Some(image), ..self }
     }
 
-    /// Returns the index after the last instruction visited.
+    /// Returns the index after the last instruction visited, printed or not; 0 before the first
+    /// block.
     pub(super) fn end_index(&self) -> u64 {
         self.end_index
     }
@@ -75,8 +76,8 @@ impl<'a, W: Write> Printer<'a, W> {
         self.stats.add_totals(totals);
     }
 
-    /// Prints or counts an item of the history. Breaks after the requested range, or if the output
-    /// fails.
+    /// Prints or counts an item of the history. Breaks after the requested range, or with the error
+    /// if the output fails.
     pub(super) fn visit(&mut self, visit: &Visit<'_>) -> ControlFlow<Option<io::Error>> {
         match self.print_item(visit) {
             Ok(true) => ControlFlow::Continue(()),
@@ -156,7 +157,8 @@ impl<'a, W: Write> Printer<'a, W> {
         writeln!(self.out, "{index:>10}  {:08x}  {time}{:x?}", event.offset, event.kind)
     }
 
-    /// Returns the time as a column; empty if times are not shown.
+    /// Returns the time, a TSC in hexadecimal, as a column: `?` if it is unknown, and empty if
+    /// times are not shown.
     fn time(&self, timing: Timing) -> String {
         match timing.time {
             _ if !self.shows_times => String::new(),
@@ -206,11 +208,11 @@ impl<'a, W: Write> Printer<'a, W> {
         if self.json {
             let value = json!({
                 "index": index, "address": format!("{addr}"), "function": line.function,
-                "place": line.place, "text": line.text,
+                "place": line.place, "text": line.insn,
             });
             return writeln!(self.out, "{value}");
         }
-        writeln!(self.out, "{addr:016x}  {}  {}  {}", line.function, line.place, line.text)
+        writeln!(self.out, "{addr:016x}  {}  {}  {}", line.function, line.place, line.insn)
     }
 
     /// Prints a line if the item begins where a call, a return or a signal led, or where the path
@@ -257,7 +259,7 @@ fn address_line(addr: Addr) -> [u8; 17] {
 }
 
 /// Returns the end of a gap's message, which begins with a comma: the mapping whose code is
-/// missing. Empty for other gaps, or without an image.
+/// missing, or that nothing is mapped there. Empty for other gaps, or without an image.
 fn missing_code_text(gap: &Gap, image: Option<&Image>) -> String {
     let (GapReason::NoCode(addr), Some(image)) = (gap.reason, image) else { return String::new() };
     let Some(section) = image.section_at(addr) else { return ", nothing is mapped there".into() };
@@ -295,7 +297,8 @@ pub(super) fn releasing_memory<'a>(
 }
 
 /// Prints the packets of a trace in the requested range of offsets, each with the time if the
-/// clocks are known. Reads those before the range for the time, and stops after it.
+/// clocks are known; the time is `?` (null in JSON) until the trace shows it. Reads those before
+/// the range for the time, and stops after it.
 pub(super) fn print_packets(
     trace: impl Iterator<Item = PacketAt>,
     arguments: &Dump,

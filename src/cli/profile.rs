@@ -29,7 +29,8 @@ pub(super) fn run(arguments: &ask_arguments::Profile) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints each call stack with its instructions on one line, for tools that draw flame graphs.
+/// Prints each call stack with its instructions on one line, for tools that draw flame graphs. A
+/// semicolon in a name becomes a colon.
 fn collapsed(profile: &Profile) -> Result<(), Failure> {
     let mut out = BufWriter::new(stdout().lock());
     for (stack, count) in &profile.stacks {
@@ -39,13 +40,15 @@ fn collapsed(profile: &Profile) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-/// Returns a count as text, with its share of the whole `of` in percent.
-fn share(count: u64, of: u64) -> String {
+/// Returns two right-aligned columns: a count, and its share of the whole `of` in percent, cut to
+/// hundredths. The share is that of 1 if `of` is 0.
+fn share_columns(count: u64, of: u64) -> String {
     let hundredths = u128::from(count) * 10_000 / u128::from(of.max(1));
     format!("{count:>14} {:>3}.{:02}%", hundredths / 100, hundredths % 100)
 }
 
-/// Prints the instructions of each function, for at most `limit` functions.
+/// Prints the instructions of each function, for at most `limit` functions, those with the most
+/// instructions of their own first.
 fn functions(
     profile: &Profile,
     arguments: &ask_arguments::Profile,
@@ -58,13 +61,18 @@ fn functions(
         let cells =
             vec![Cell::text(name), Cell::number(*own), Cell::number(*total), Cell::number(*calls)];
         rows.print_row(cells, || {
-            vec![format!("{}  {}  {calls:>9}  {name}", share(*own, all), share(*total, all))]
+            vec![format!(
+                "{}  {}  {calls:>9}  {name}",
+                share_columns(*own, all),
+                share_columns(*total, all)
+            )]
         })?;
     }
     Ok(rows.flush()?)
 }
 
-/// Prints the instructions of each line, for at most `limit` lines.
+/// Prints the instructions of each line, for at most `limit` lines, those with the most
+/// instructions first.
 fn lines(
     profile: &Profile,
     arguments: &ask_arguments::Profile,
@@ -80,7 +88,9 @@ fn lines(
             Cell::text(&**function),
             Cell::number(*own),
         ];
-        rows.print_row(cells, || vec![format!("{}  {file}:{line}  {function}", share(*own, all))])?;
+        rows.print_row(cells, || {
+            vec![format!("{}  {file}:{line}  {function}", share_columns(*own, all))]
+        })?;
     }
     Ok(rows.flush()?)
 }

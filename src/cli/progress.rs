@@ -22,6 +22,8 @@ pub(super) struct Bar {
 }
 
 impl Bar {
+    /// Returns a bar for the operation `doing`. It is shown only if standard error is a terminal,
+    /// and not before [`PATIENCE`].
     pub(super) fn new(doing: &'static str) -> Self {
         let next = Instant::now() + PATIENCE;
         Self { doing, enabled: stderr().is_terminal(), next, drawn: false }
@@ -45,7 +47,8 @@ impl Bar {
         self.draw(|doing| line(doing, done, total));
     }
 
-    /// Draws the bar if it is time to. `line` gets the name of the operation.
+    /// Draws the bar if it is time to: after [`PATIENCE`], and once per [`REFRESH`]. `line` gets
+    /// the name of the operation.
     fn draw(&mut self, line: impl FnOnce(&str) -> String) {
         if self.enabled && Instant::now() >= self.next {
             self.next = Instant::now() + REFRESH;
@@ -69,7 +72,7 @@ fn write_to_terminal(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Returns the bar as text, with a percentage.
+/// Returns the bar as text, with a percentage: 0 if `total` is 0, and 100 at most.
 fn line(doing: &str, done: u64, total: u64) -> String {
     let part = |whole: u64| done.min(total).saturating_mul(whole) / total.max(1);
     let filled = usize::try_from(part(WIDTH as u64)).unwrap_or(WIDTH);

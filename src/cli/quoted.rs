@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// Quotes one word of a command for the user to type, in the syntax of bash and zsh: unchanged if
-/// it is plain. A word with control characters, or one that is not UTF-8, is escaped, so that the
-/// result can be printed.
+/// it is plain, and not empty. A word with control characters, or one that is not UTF-8, is
+/// escaped, so that the result can be printed.
 pub(super) fn for_user(word: &OsStr) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+=:@%,".contains(c);
     match word.to_str() {

@@ -59,8 +59,8 @@ impl Raw {
         Ok(sections)
     }
 
-    /// Returns the decoder's settings. Each call reports on stderr if errata cannot be worked
-    /// around.
+    /// Returns the decoder's settings, without the clock ([`Self::clocks`]). Each call reports on
+    /// stderr if errata cannot be worked around.
     pub(super) fn config(&self) -> Config {
         let errata = self.cpu.map(|cpu| (cpu, Errata::of(cpu)));
         match errata {

@@ -42,14 +42,16 @@ pub(super) struct Raw {
     pub(super) nom_freq: Option<u8>,
 }
 
-/// The value of `--elf`, `FILE[@ADDR]`: an ELF file, and the address of its lowest page.
+/// The value of `--elf`, `FILE[@ADDR]`: an ELF file, and the address of its lowest page. If the
+/// whole text is the path of a file, it has no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ElfAt {
     pub(super) path: PathBuf,
     pub(super) addr: Option<Addr>,
 }
 
-/// The value of `--code`, `FILE@ADDR[:OFFSET:SIZE]`: code in a file, and its address.
+/// The value of `--code`, `FILE@ADDR[:OFFSET:SIZE]`: code in a file, and its address. The last `@`
+/// is the one before the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CodeAt {
     pub(super) path: PathBuf,
@@ -58,15 +60,18 @@ pub(super) struct CodeAt {
     pub(super) part: Option<(u64, u64)>,
 }
 
-/// The value of `--filter-range`, `A-B`: the addresses from A to B, both included.
+/// The value of `--filter-range`, `A-B`: the addresses from A to B, both included. A is not after
+/// B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Filter(pub(super) AddrRange);
 
-/// The value of `--cpuid-15`, `EBX/EAX`: the ratio of TSC to crystal clock.
+/// The value of `--cpuid-15`, `EBX/EAX`: the ratio of TSC to crystal clock. The numbers are
+/// decimal, or hexadecimal with `0x`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Crystal(pub(super) CrystalRatio);
 
-/// Parses a hexadecimal number, with or without `0x`; `None` if the text is no such number.
+/// Parses a hexadecimal number, with or without `0x`; `None` if the text is no such number, or the
+/// number is larger than 64 bits.
 pub(super) fn hexadecimal(text: &str) -> Option<u64> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
     // from_str_radix would accept a sign.

@@ -200,9 +200,10 @@ fn count_instructions(outcome: &mut Outcome, quiet: bool) -> Result<(), Failure>
     Ok(())
 }
 
-/// Returns the part of the history to keep, by --full, --max-size (`max`, in bytes) and --ring (in
-/// MiB). Ignores `max` without `full`: clap requires `--full` for `--max-size`. Fails if the
-/// options contradict each other.
+/// Returns the part of the history to keep: its end (--ring, in MiB, or the default); with --full
+/// all of it; with --full and --max-size (`max`, in bytes) all up to that size and then its end.
+/// Fails for --full with --ring and no --max-size. Ignores `max` without `full`: clap requires
+/// --full for --max-size.
 fn history_to_keep(full: bool, max: Option<u64>, ring: Option<u64>) -> Result<History, Failure> {
     let ring_bytes = ring.unwrap_or(DEFAULT_RING_MIB) << 20;
     match (full, max) {
@@ -224,7 +225,8 @@ fn print_written(written: &Written) {
     say(&format!("{} are written after {seconds} s{rest}", size_text(written.bytes)));
 }
 
-/// Returns the program and arguments of a running process. Fails if this user may not trace it.
+/// Returns the program and arguments of a running process. Fails if there is none, or if this user
+/// may not trace it.
 pub(super) fn running_program(pid: Pid) -> Result<(PathBuf, Vec<OsString>), Failure> {
     if process_status(pid).is_none() {
         return Err(format!("there is no process {pid}").into());
@@ -320,8 +322,8 @@ fn is_rust(program: &str) -> bool {
     bytes.windows(NAME.len()).any(|window| window == NAME)
 }
 
-/// Returns the argument that names a recording, after a space. Empty for a recording of the store:
-/// commands use the latest one by default.
+/// Returns the argument that names a recording, after a space. Empty for a recording of the store,
+/// which the caller has just made the latest one: commands use that by default.
 pub(super) fn recording_argument(recording: &Path, store: &Store) -> String {
     if recording.parent().is_some_and(|parent| store.is_at(parent)) {
         return String::new();
@@ -373,7 +375,8 @@ pub(super) fn signal_name(number: i32) -> String {
         .map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned())
 }
 
-/// Returns a size as text, such as `1.5 MB`, in powers of 1000.
+/// Returns a size as text, in powers of 1000 with one decimal, such as `1.5 MB`; below 1000, such
+/// as `999 bytes`.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(super) fn size_text(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];

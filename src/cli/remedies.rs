@@ -15,7 +15,8 @@ pub(super) fn with_remedy(failure: &(dyn Error + 'static)) -> String {
     let said = failure.to_string();
     match causes.find_map(remedy) {
         Some(remedy) => format!("{said}; {remedy}"),
-        // Errors have clauses that notes have, too (`capture::ONLY_IN_PATHS`).
+        // Clauses about what an exact recording does not support, which occur in errors and notes
+        // alike.
         None => note_with_remedy(&said),
     }
 }
@@ -29,12 +30,13 @@ const NOTES: [(&str, &str); 5] = [
     (import::CODE_NOT_FOUND, "--symfs names a directory that has it"),
 ];
 
-/// Returns a note of a recording, with the remedy if there is one that the note does not end with
-/// already.
+/// Returns a note of a recording, or the sentence of an error, with the remedy for it: the first of
+/// [`NOTES`], or `record --path` for what only recordings of the path allow. Unchanged if there is
+/// none, or if it ends with the remedy already.
 pub(super) fn note_with_remedy(note: &str) -> String {
     let mut known = NOTES.iter().filter(|(part, _)| note.contains(part));
     let remedy = known.next().map(|(_, remedy)| *remedy);
-    let is_only_in_paths = capture::ONLY_IN_PATHS.iter().any(|act| note.contains(act));
+    let is_only_in_paths = capture::ONLY_IN_PATHS.iter().any(|clause| note.contains(clause));
     let of_path = is_only_in_paths.then_some("`record --path` records that, too");
     match remedy.or(of_path) {
         Some(remedy) if !note.ends_with(remedy) => format!("{note}; {remedy}"),

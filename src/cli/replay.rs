@@ -10,6 +10,8 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::ExitCode;
 
+/// Serves the recording with --listen or --stdio; otherwise runs gdb on it, and returns gdb's exit
+/// status.
 pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     remove_unused_temporaries();
     let listener = match (&arguments.listen, arguments.stdio) {
@@ -46,8 +48,8 @@ pub(super) fn serve(
     }
 }
 
-/// Opens a listening socket at `:PORT` of the loopback address, `HOST:PORT`, or `unix:PATH`. Prints
-/// a warning if other machines can reach it.
+/// Opens a listening socket at `:PORT` of the loopback address, `HOST:PORT` (the first address of
+/// the host), or `unix:PATH`. Prints a warning if other machines can reach it.
 pub(super) fn listen_at(address: &str) -> Result<Listener, Failure> {
     if let Some(path) = address.strip_prefix("unix:") {
         return Ok(Listener::unix(Path::new(path))?);

@@ -45,7 +45,8 @@ impl Cell {
     }
 }
 
-/// Returns a row as a JSON object, with the names of its columns as keys.
+/// Returns a row as a JSON object, with the names of its columns as keys. There is one name for
+/// each cell.
 pub(super) fn json_object<'a>(names: impl IntoIterator<Item = &'a str>, cells: Vec<Cell>) -> Value {
     let cells = cells.into_iter().map(|cell| cell.json);
     let row = names.into_iter().map(str::to_owned).zip(cells);
@@ -63,7 +64,8 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Begins rows with columns of these names. Prints the names if the form is CSV.
+    /// Begins rows with columns of these names. Prints the names if the form is CSV. Holds the lock
+    /// of the standard output until it is dropped.
     pub(super) fn begin(form: Form, names: Vec<String>) -> io::Result<Self> {
         let out = BufWriter::with_capacity(1 << 16, stdout().lock());
         let is_terminal = stdout().is_terminal();

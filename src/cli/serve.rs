@@ -152,8 +152,8 @@ impl HistoryPlace {
         })
     }
 
-    /// Returns the directory of the program's history. The histories of followed children are
-    /// beside it.
+    /// Returns the directory of the program's history; creates nothing. The histories of followed
+    /// children are beside it.
     fn dir(&self) -> PathBuf {
         match self {
             Self::Kept(dir) => dir.clone(),

@@ -43,7 +43,7 @@ impl Stats {
         }
     }
 
-    /// Returns true if a counted packet is CYC, the only one with core clocks.
+    /// Returns true if a packet that was counted so far is CYC, the only one with core clocks.
     pub(super) const fn reports_cycles(&self) -> bool {
         self.has_cyc
     }
@@ -77,14 +77,15 @@ impl Stats {
         self.pace.cycles = self.pace.cycles.saturating_add(pace.cycles);
     }
 
-    /// Returns the instructions per core clock; `None` without CYC packets.
+    /// Returns the instructions per core clock; `None` if no counted item has core clocks.
     fn ipc(&self) -> Option<f64> {
         #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
         let ratio = self.pace.insns as f64 / self.pace.cycles as f64;
         (self.pace.cycles > 0).then_some(ratio)
     }
 
-    /// Prints the counts; the last line is `instructions N gaps M`.
+    /// Prints the counts: as text, of which the last line is `instructions N gaps M`, or as one
+    /// JSON object.
     pub(super) fn print(&self, json: bool, out: &mut impl Write) -> io::Result<()> {
         let mut packets = self.packets.by_name();
         if self.errors > 0 {
@@ -132,6 +133,7 @@ impl<T> Default for VariantCounts<T> {
 }
 
 impl<T: Debug> VariantCounts<T> {
+    /// Counts a value by its variant, whatever the variant's fields are.
     fn count(&mut self, value: &T) {
         let kind = discriminant(value);
         match self.0.iter_mut().find(|(known, ..)| *known == kind) {

@@ -92,7 +92,7 @@ impl Sysroot {
         self.program.as_deref()
     }
 
-    /// Returns the path in the sysroot for an original path.
+    /// Returns the path in the sysroot for an original path, without its `..`. It may not exist.
     fn path_in_sysroot(&self, path: &Path) -> PathBuf {
         let relative = path.strip_prefix("/").unwrap_or(path);
         // A path of a hostile recording must not lead out of the directory.

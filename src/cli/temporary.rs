@@ -27,6 +27,7 @@ pub(super) struct Temporary {
 
 impl Temporary {
     /// Creates a directory in the system's temporary directory, which only its owner can read.
+    /// First removes those that killed processes left there.
     pub(super) fn create() -> Result<Self, Failure> {
         Self::create_in(&std::env::temp_dir(), NAME)
     }
@@ -126,7 +127,8 @@ fn remove(dir: &Path) -> io::Result<()> {
     fs::remove_dir_all(dir)
 }
 
-/// Returns true if the process in a directory's name does not exist any more.
+/// Returns true if the process in a directory's name does not exist any more. Returns false if the
+/// name has none.
 fn creator_is_gone(dir: &Path, name: &str) -> bool {
     let whole = dir.file_name().unwrap_or_default().to_string_lossy();
     let pid = whole.strip_prefix(name).and_then(|rest| rest.split_once('-')).map(|(pid, _)| pid);
@@ -134,8 +136,8 @@ fn creator_is_gone(dir: &Path, name: &str) -> bool {
     pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
 }
 
-/// Takes the lock of `dir`. `None` if another process holds it, or if a previous holder has removed
-/// the directory: another process may have created one with its name.
+/// Takes the lock of `dir` without waiting. `None` if another process holds it, or if a previous
+/// holder has removed the directory: another process may have created one with its name.
 fn take_lock(lock: File, dir: &Path) -> Option<Flock<File>> {
     let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).ok()?;
     is_same_file(&lock, &dir.join(LOCK)).then_some(lock)

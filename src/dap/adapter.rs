@@ -14,7 +14,7 @@ use super::launch::Launch;
 use super::mi::{self, Record};
 use super::moves::Motion;
 use super::ours::GotoTargets;
-use super::protocol::{Client, Fault, Message, Request, is_known, unknown};
+use super::protocol::{Client, Fault, Message, Request, needs_debuggee, unknown};
 use super::questions::Questions;
 use crate::gdb::Inquirer;
 use crate::session::AnySession;
@@ -171,7 +171,8 @@ impl<'a> Adapter<'a> {
     }
 
     /// Answers a request in this thread, sends the response, and then the events that follow from
-    /// it, last the stop if the request moved the program.
+    /// it, last the stop if the request moved the program: that becomes the current move, which
+    /// [`Self::on_stopped`] ends and reports.
     pub(super) fn answer_now(&mut self, request: &Request) {
         let answer = self.answer(request);
         self.client.respond(request, answer);
@@ -185,7 +186,8 @@ impl<'a> Adapter<'a> {
     }
 
     /// Answers a request that a thread for questions returned, since only the session can answer
-    /// it.
+    /// it, such as a search for hits with expressions that only gdb can evaluate. Answers it as
+    /// cancelled if the client cancelled it; does nothing if it is answered already.
     fn answer_returned(&mut self, request: &Request) {
         let Some(is_cancelled) = self.remove_pending(request.seq) else { return };
         if is_cancelled {
@@ -221,7 +223,7 @@ impl<'a> Adapter<'a> {
             }
             _ if self.debugged.is_none() => match command {
                 "threads" => Ok(json!({"threads": []})),
-                _ if is_known(command) => {
+                _ if needs_debuggee(command) => {
                     Err(Fault::new("nothing is debugged: launch something first"))
                 }
                 _ => Err(unknown(command)),
@@ -234,7 +236,9 @@ impl<'a> Adapter<'a> {
             _ if command.starts_with("set") && command.ends_with("Breakpoints") => {
                 self.set_breakpoints(request)
             }
-            _ if self.current_move.is_some() && is_known(command) => Err(Fault::not_stopped()),
+            _ if self.current_move.is_some() && needs_debuggee(command) => {
+                Err(Fault::not_stopped())
+            }
             _ if Self::is_move(command) => self.start_move(request),
             "setVariable" | "setExpression" => self.set_value(request),
             "evaluate" => self.evaluate(request),
@@ -369,6 +373,7 @@ impl<'a> Adapter<'a> {
             }
         }
         self.cancel_waiting_moves(|waiting| Some(waiting.seq) == wanted);
+        // A question for a thread has no progress ID, so only its number can name it.
         self.cancel_question(&request.arguments["requestId"]);
         wanted == Some(self.current_seq)
     }

@@ -426,7 +426,7 @@ impl HitsSearch {
         })
     }
 
-    /// Sends the hits like [`Self::send`], by way of the adapter's inbox.
+    /// Sends the hits like [`Self::send`], with the same `now`, by way of the adapter's inbox.
     fn send_by(&mut self, answers: &InputSender, now: bool) {
         if let Some(body) = self.event(now) {
             // If the receiver is gone, the session is over.
@@ -435,7 +435,8 @@ impl HitsSearch {
     }
 }
 
-/// Returns a hit in the form of the answer. `total` is the last position.
+/// Returns a hit in the form of the answer. `is_exact` is true for an exact recording, whose
+/// positions have another form; `total` is the last position.
 fn hit_json(hit: &Hit, is_exact: bool, total: u64) -> Value {
     let mut json = json!({
         "position": position_text(hit.position, is_exact),

@@ -77,7 +77,8 @@ impl Inbox {
         InputSender(self.sender.clone())
     }
 
-    /// Returns the next input, deferred ones first. Waits if there is none.
+    /// Returns the next input, deferred ones first. Waits without limit if there is none: the end
+    /// of the client is an input, too.
     pub(super) fn next(&mut self) -> Input {
         self.deferred.pop_front().unwrap_or_else(|| self.receive())
     }

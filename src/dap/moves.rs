@@ -133,7 +133,8 @@ impl Adapter<'_> {
         resumed
     }
 
-    /// Makes gdb resume the program for [`Self::resume_for_move`].
+    /// Makes gdb resume the program for [`Self::resume_for_move`], by instruction where the code
+    /// has no lines. `thread` is `None` for that of the last stop.
     fn resume_gdb(
         &mut self,
         kind: MoveKind,

@@ -203,7 +203,7 @@ pub(super) fn unknown(command: &str) -> Fault {
 }
 
 /// The requests that need something to debug.
-const KNOWN: [&str; 45] = [
+const OF_DEBUGGEE: [&str; 45] = [
     "threads",
     "pause",
     "continue",
@@ -251,9 +251,9 @@ const KNOWN: [&str; 45] = [
     "contraflow/writers",
 ];
 
-/// Returns true if a request can be answered while something is debugged.
-pub(super) fn is_known(command: &str) -> bool {
-    KNOWN.contains(&command)
+/// Returns true if a request can be answered only while something is debugged.
+pub(super) fn needs_debuggee(command: &str) -> bool {
+    OF_DEBUGGEE.contains(&command)
 }
 
 #[cfg(test)]

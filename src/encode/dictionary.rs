@@ -23,8 +23,7 @@ pub struct NewEdges {
     pub paths: Vec<Paths>,
 }
 
-/// The whole path of one superblock, of which the paths of its edges are prefixes: one path, not
-/// several.
+/// The whole path of one superblock: one list of steps. The paths of its edges are prefixes of it.
 #[derive(Debug)]
 pub struct Paths {
     /// The instructions.

@@ -94,8 +94,8 @@ impl Filtered {
     }
 
     /// Makes the next [`Self::drain`] end with an overflow packet: everything until
-    /// [`Self::begin_history`] is lost. Drain before that: it discards packets, and the overflow
-    /// would come after those of the new history.
+    /// [`Self::begin_history`] is lost. Drain before [`Self::begin_history`], which discards the
+    /// packets but not the overflow: that would come after those of the new history.
     pub(super) fn lose_history(&mut self) {
         self.is_overflow_due = true;
     }

@@ -167,10 +167,10 @@ impl Tracer {
     }
 
     /// Sends the records of a full buffer, up to `pointer`, and makes the thread's next buffer the
-    /// one in use. Waits until the encoder has read that one; a ring drops the oldest records
-    /// instead, which are there. If the thread's trace has ended in a ring, drops the new records
-    /// and reuses the same buffer. `tsc` is the time now. Fails at an invalid pointer, but moves on
-    /// nevertheless.
+    /// one in use. Waits until the encoder has read that one; in a ring, that one has the oldest
+    /// records: drops them instead. If the thread's trace has ended in a ring, drops the new
+    /// records and reuses the same buffer. `tsc` is the time now. Fails at an invalid pointer, but
+    /// moves on nevertheless.
     pub fn move_to_next_buffer(
         &mut self,
         code: &Code,
@@ -191,15 +191,17 @@ impl Tracer {
         if let Some(ring) = &mut self.ring
             && buffers.busy.in_use()[next]
         {
-            let next_began = buffers.began[(next + 1) % BUFFERS];
-            ring.forget_overwritten(buffers.tid, buffers.area, next, next_began);
+            // The buffer after it has the oldest records that stay: the history begins there.
+            let oldest_left_began = buffers.began[(next + 1) % BUFFERS];
+            ring.forget_overwritten(buffers.tid, buffers.area, next, oldest_left_began);
             buffers.busy.free(next);
         }
         buffers.busy.take(next);
         buffers.began[next] = tsc;
         buffers.current = next;
         buffers.unsent = buffers.area.buffer(next);
-        // Not earlier: a trace that has ended keeps no items, and these records are part of it.
+        // Not before the records were sent: they are part of the trace, and after `stop`, the ring
+        // drops all items (`Ring::keep`).
         if let Some(ring) = self.ring.as_mut().filter(|_| has_stopped) {
             ring.stop(buffers.tid);
         }
@@ -222,9 +224,9 @@ impl Tracer {
     /// Sends a running thread's records up to `pointer`, except for the last one, which the thread
     /// may yet remove. `pointer` is the one that the thread last stored, at its last system call or
     /// later. It is not trusted, but a bad one is no error: it may be out of date, and a later send
-    /// checks it. Returns false, and sends nothing, if it shows no unsent record, or is beyond the
-    /// buffer: there is nothing new to encode. Returns true, but sends nothing, if no record ends
-    /// there, or only one record is unsent: there may be more at the next call.
+    /// checks it. Returns true if there may be records that were not sent before: then sends them,
+    /// but for the last one, and none if no record ends at `pointer`. Returns false, and sends
+    /// nothing, if `pointer` shows no unsent record or is beyond the buffer. Never fails.
     pub fn send_records_so_far(
         &mut self,
         code: &Code,

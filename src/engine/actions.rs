@@ -27,7 +27,7 @@ pub(super) const fn cache_signal_bit(signal: Signo) -> u64 {
 }
 
 /// Returns the word with this index of an action: 0 is the handler, 1 the flags, 2 the restorer, 3
-/// the mask.
+/// the mask. Panics for others.
 pub(super) fn action_word(action: &[u8; ACTION_BYTES], index: usize) -> u64 {
     let bytes = action.as_chunks::<8>().0;
     u64::from_le_bytes(bytes[index])

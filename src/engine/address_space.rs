@@ -256,8 +256,8 @@ impl AddressSpace {
     }
 
     /// Notes as altered each new mapping of a part of a file that is altered, or was writable until
-    /// now: it may hold what was written there, as mremap(2) moves pages with their contents. Forgets
-    /// altered ranges where that file is no longer mapped.
+    /// now: it may hold what was written there, as mremap(2) moves pages with their contents.
+    /// Forgets altered ranges where that file is no longer mapped.
     fn update_altered(&mut self, gone: &[Mapping], new: &[Mapping]) {
         let is_written = |part: &FilePart<'_>| {
             let writable = gone.iter().filter(|of| of.protection.write);

@@ -1,6 +1,7 @@
 //! System calls that threads of a replay do not make: the code cache takes their results and memory
 //! writes from a list of *answers* in the thread's area, without a stop. It logs each call that it
-//! answers, so that the caller can compare it with the recorded one.
+//! answers, so that the caller can compare it with the recorded one. The *budget* is the number of
+//! ticks that the thread may still run.
 
 use super::logged_calls::LoggedCalls;
 use super::process::TranslatedProcess;

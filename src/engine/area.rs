@@ -78,7 +78,7 @@ pub struct BusyBuffers {
 }
 
 impl BusyBuffers {
-    /// Waits until a buffer is free, and marks it as in use.
+    /// Waits without limit until the buffer with this index is free, and marks it as in use.
     pub fn take(&self, index: usize) {
         let guard = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = self.freed.wait_while(guard, |busy| busy[index]);

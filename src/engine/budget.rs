@@ -1,4 +1,5 @@
-//! Budgets of runs in code that counts ticks: the number of ticks that a thread may still execute.
+//! Budgets of runs in code that counts *ticks* ([`crate::translate::is_tick`]): the number of ticks
+//! that a thread may still execute.
 //! R11 holds it as an address in memory with a byte for each tick that is left. All threads of a
 //! process use the same memory: nothing reads it.
 //!
@@ -17,6 +18,7 @@ use crate::translate::{CHECK_BYTES, LARGEST_BUDGET, Translator, slots};
 use std::sync::Arc;
 
 impl TranslatedProcess {
+    /// Returns true if the memory of budgets is mapped: the code counts ticks.
     fn has_budgets(&self) -> bool {
         self.window.budget_guard != AddrRange::default()
     }

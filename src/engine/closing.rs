@@ -1,5 +1,6 @@
-//! Closes foreign memory ([`Foreign`](super::foreign::Foreign)) in the process, so that accesses
-//! fault, and opens it: with its protection in the program, until it is closed again.
+//! Closes *foreign* memory, which processes outside may write
+//! ([`Foreign`](super::foreign::Foreign)), in the process, so that accesses fault, and opens it:
+//! with its protection in the program, until it is closed again.
 
 use super::error::{Error, checked};
 use super::guard::{EVERYWHERE, prot_bits};
@@ -183,6 +184,7 @@ impl TranslatedProcess {
         }
     }
 
+    /// Sets the protection of a range, by a call of `tracee`. Notes nothing.
     fn protect_range(
         &self,
         tracee: Tracee,

@@ -1,5 +1,5 @@
-//! The program's code for the translator: pages of the process, read once where they cannot change,
-//! and at each translation where they can.
+//! The program's code for the translator: pages of the process, read once where they cannot change
+//! (they are *stable*), and at each translation where they can (*changing* pages).
 
 use super::address_space::AddressSpace;
 use crate::common::{Addr, AddrRange};
@@ -31,7 +31,8 @@ pub struct CodeChange {
 }
 
 impl CodePages {
-    /// Forgets the pages that cannot change for which `is_forgotten` returns true.
+    /// Forgets the bytes of the pages that cannot change for which `is_forgotten` returns true, by
+    /// their addresses. They are read again when code there is next translated.
     pub(super) fn forget_stable(&mut self, is_forgotten: impl Fn(Addr) -> bool) {
         self.stable.retain(|page, _| !is_forgotten(Addr(*page)));
     }
@@ -68,7 +69,8 @@ impl CodePages {
     }
 
     /// Returns true if the bytes of a page that can change are not those at its last translation.
-    /// Returns false if no code was translated from the page, or it cannot be read.
+    /// Returns false if no code was translated from the page, or it cannot be read. Keeps the bytes
+    /// of the last translation.
     pub(super) fn is_overwritten(&self, page: u64, memory: &Memory) -> bool {
         let mut now = [0; PAGE_BYTES];
         let translated = self.changing.get(&page);

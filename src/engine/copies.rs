@@ -1,5 +1,6 @@
 //! Copies of a translated process, made by fork. They share the code cache, so only one of them may
-//! run at a time: [`TranslatedProcess::switch_to_copy`] switches from one to another.
+//! run at a time: [`TranslatedProcess::switch_to_copy`] switches from one to another. The cache is
+//! mapped in *zones*. A copy has those that its original had when it was made.
 
 use super::address_space::AddressSpace;
 use super::error::Error;
@@ -27,7 +28,8 @@ impl TranslatedProcess {
     /// Uses the copy `pid` of the process, whose only thread, `tracee`, is stopped in the program,
     /// from now on: all other methods act on it. `copied` is its state when it was made, which it
     /// still has. Maps the zones that it lacks, drops translations of code that differs in it, and
-    /// write-protects other code that can change.
+    /// write-protects other code that can change. Forgets the mappings of the process that was used
+    /// before: to return to it, take its [`Self::copy_state`] first.
     pub fn switch_to_copy(
         &mut self,
         tracee: Tracee,

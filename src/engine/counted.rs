@@ -1,5 +1,6 @@
 //! Runs of threads in code that counts ticks: up to a number of ticks or instructions, a stop, or
-//! an instruction that the tracer executes.
+//! an instruction that the tracer executes. In this code R11, the *counter*, holds the budget that
+//! is left, as an address (see `budget`).
 //!
 //! `begin_run` moves a thread to the code cache, and `serve_run` serves its requests for code until
 //! a stop ends the run. A run ends where the program's state is exact: `end_at_state` is for a
@@ -63,7 +64,7 @@ impl TranslatedProcess {
         limit: RunLimit,
     ) -> Result<Running, Error> {
         let ip = thread.tracee.registers()?.rip;
-        let (wanted, pointer) = match limit {
+        let (wanted, counter) = match limit {
             RunLimit::Budget(budget) => (WantedCode::PastStop(ip), self.r11_for_budget(budget)),
             RunLimit::Bound(bound) => (WantedCode::Bounded(ip, bound), SPENT),
         };
@@ -74,12 +75,12 @@ impl TranslatedProcess {
             self.translate_protected(thread, wanted)?
         };
         let Translation { superblock, address, .. } = translated;
-        thread.set_trace_pointer(&self.window.shared, pointer);
+        thread.set_trace_pointer(&self.window.shared, counter);
         self.enter_cache(thread, address)?;
         let bounded = matches!(limit, RunLimit::Bound(_)).then_some(superblock);
         // No glances, unless [`Self::allow_glances`] asks for them.
         self.window.shared.store(thread.area.slot(slots::WANTS_GLANCES), 0);
-        let budget = self.budget_of_r11(pointer);
+        let budget = self.budget_of_r11(counter);
         Ok(Running { budget, bounded, stops: 0, glances: None })
     }
 
@@ -96,9 +97,9 @@ impl TranslatedProcess {
             let stop = match (seen.take(), running.glances) {
                 (Some(stop), _) => stop,
                 (None, None) => wait_for(thread.tid())?,
-                (None, Some(now)) => match self.wait_or_glance(thread)? {
+                (None, Some(at_begin)) => match self.wait_or_glance(thread)? {
                     Some(stop) => stop,
-                    None => return Ok(RunOutcome::Glance(self.glance(thread, running, &now))),
+                    None => return Ok(RunOutcome::Glance(self.glance(thread, running, &at_begin))),
                 },
             };
             let signal = match stop {
@@ -124,16 +125,17 @@ impl TranslatedProcess {
                     self.note_sample(thread);
                     return self.end_at_request(thread, running, registers.r11);
                 }
+                // A budget can be spent at a check, which faults (`Spent`), or at a request.
                 SignalStop::Request => {
-                    let spent = self.window.shared.load(thread.area.slot(slots::COUNTER));
-                    if self.is_spent(spent) {
-                        return self.end_at_request(thread, running, spent);
+                    let counter = self.window.shared.load(thread.area.slot(slots::COUNTER));
+                    if self.is_spent(counter) {
+                        return self.end_at_request(thread, running, counter);
                     }
                     let Some(request) = self.request(thread) else { continue };
                     let wanted = WantedCode::Requested(request);
                     let Some(translation) = self.translate_if_room(thread, wanted)? else {
                         // The next run makes room.
-                        return self.end_at_request(thread, running, spent);
+                        return self.end_at_request(thread, running, counter);
                     };
                     self.answer_request(thread, translation.address);
                 }
@@ -248,7 +250,6 @@ impl TranslatedProcess {
         };
         let RunOutcome::Ended(ran) = run else { return Ok(run) };
         if is_of_ip {
-            // The faulting instruction's address is the program's.
             let ip = thread.tracee.instruction_pointer()?;
             siginfo::set_fault_address(&mut info, ip);
         }
@@ -316,10 +317,10 @@ impl TranslatedProcess {
     }
 
     /// Steps a thread, which is in the cache, to the next place where the program's state is exact,
-    /// or where it has executed an indirect branch to an address that is not canonical; to none if
-    /// it is at one. Until then, all signals but SIGTRAP and SIGSEGV are blocked, and group stops
-    /// put off. If the thread ends before, returns the stop that reported that. Fails if no such
-    /// place comes within [`STEPS_LIMIT`] steps, or a step faults; the signals stay blocked then.
+    /// or where it has executed an indirect branch to an address that is not canonical. Does not
+    /// step if it is at such a place already. Until then, all signals but SIGTRAP and SIGSEGV are
+    /// blocked, and group stops deferred. If the thread ends before, returns the stop that reported
+    /// that. Fails, with the signals still blocked, after [`STEPS_LIMIT`] steps, or if one faults.
     pub(super) fn step_to_exact(&self, thread: &TranslatedThread) -> Result<SteppedOut, Error> {
         let tracee = thread.tracee;
         let (mut mask, mut stopped) = (None, DeferredStops::default());
@@ -384,10 +385,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Lets a thread execute one instruction, whose bytes `code` begins with, with all its
-    /// repetitions. Unlike [`Self::step_save`], changes nothing of its result. Foreign memory and
-    /// write-protected pages that it accessed are open after it. `begun` are the thread's
-    /// registers.
+    /// Lets a thread execute one instruction as [`Self::step_in_program`] does, but completes no
+    /// XSAVEC. `code` begins with the instruction's bytes. `begun` are the thread's registers.
     pub(super) fn step_instruction(
         &mut self,
         thread: &mut TranslatedThread,

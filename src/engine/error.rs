@@ -57,6 +57,7 @@ pub(super) fn checked(call: &'static str, result: i64) -> Result<u64, Error> {
     Ok(result.cast_unsigned())
 }
 
+/// Returns the error for a process in which there is no free place to map something.
 pub(super) fn no_room() -> Error {
     Error::NoRoom { call: "mmap" }
 }

@@ -4,7 +4,10 @@
 //! That state is exact at a *point* between the translated instructions ([`Location`]), also where
 //! some registers are in the thread's slots. In the glue between points it is not: a thread is
 //! stepped to the next point, or the glue is emulated if the thread was killed. A thread that makes
-//! a *request*, for code that has no superblock yet, is between two instructions, too.
+//! a *request*, for code that has no superblock yet, is between two instructions, too. In code that
+//! records, a *record* is the number of an *edge*, an exit of a superblock with the path to it, and
+//! R11 is the *trace pointer*, where the next record goes. In code that counts ticks, R11 shows the
+//! *budget*, the ticks that are left.
 
 use super::error::Error;
 use super::process::TranslatedProcess;

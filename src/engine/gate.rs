@@ -42,6 +42,7 @@ impl Gate {
         self.0.wrapping_add(NAME)
     }
 
+    /// Returns the range of the gate's page.
     pub(super) fn page(self) -> AddrRange {
         AddrRange::sized(self.0, PAGE_BYTES)
     }
@@ -83,7 +84,8 @@ impl Gate {
         })
     }
 
-    /// Unmaps the gate of a process, by the gate's own SYSCALL instruction.
+    /// Unmaps the gate of a process, by the gate's own SYSCALL instruction. Fails if it is not
+    /// mapped.
     pub(super) fn unmap(self, tracee: Tracee) -> Result<(), Error> {
         let args = [self.0.0, PAGE_BYTES, 0, 0, 0, 0];
         checked("munmap", tracee.inject(self.0, MUNMAP, args)?)?;

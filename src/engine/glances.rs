@@ -1,6 +1,7 @@
 //! Glances: stops at which a thread of a replay stays in the cache, shows its registers in the
-//! shared memory, and waits there for its tracer's answer: to go on or to stop. That takes far less
-//! time than a stop in the kernel. If the answer does not come in time, the thread stops.
+//! shared memory (it *posts* them), and waits there for its tracer's answer: to go on or to stop.
+//! That takes far less time than a stop in the kernel. If the answer does not come in time, the
+//! thread stops.
 
 use super::error::Error;
 use super::process::TranslatedProcess;
@@ -18,8 +19,9 @@ const READS_PER_POLL: u32 = 100;
 const POLLS: u32 = 20;
 
 impl TranslatedProcess {
-    /// Lets a run, which was begun by a budget and not resumed, return
-    /// [`super::RunOutcome::Glance`] at stops. Its code must be [`super::CodeKind::Counting`].
+    /// Lets a run, which was begun with a budget and whose thread was not resumed yet, return
+    /// [`super::RunOutcome::Glance`] at stops. Its code must be [`super::CodeKind::Counting`]. Each
+    /// run must be allowed anew.
     pub fn allow_glances(
         &self,
         thread: &TranslatedThread,
@@ -29,9 +31,9 @@ impl TranslatedProcess {
         shared.store(area.slot(slots::GLANCE), 0);
         let end = area.slot_address(slots::GLANCE_END);
         shared.store(area.slot(slots::GLANCE_STACK), end);
-        let now = thread.tracee.registers()?;
+        let at_begin = thread.tracee.registers()?;
         shared.store(area.slot(slots::WANTS_GLANCES), 1);
-        running.glances = Some(thread.own_registers(&now));
+        running.glances = Some(thread.own_registers(&at_begin));
         Ok(())
     }
 
@@ -67,22 +69,22 @@ impl TranslatedProcess {
         Ok(stop)
     }
 
-    /// Returns the state of a thread that waits at a glance. `now` has the registers that it does
-    /// not show, as they were when the run began.
+    /// Returns the state of a thread that waits at a glance. Takes the registers that it does not
+    /// show from `at_begin`, those of the thread when the run began.
     pub(super) fn glance(
         &self,
         thread: &TranslatedThread,
         running: &Running,
-        now: &Registers,
+        at_begin: &Registers,
     ) -> Glance {
         let (shared, area) = (&self.window.shared, thread.area);
         let word = |slot| shared.load(area.slot(slot));
         let has_fs_base =
             self.translator.call_handling().is_some_and(|handling| handling.has_fs_base);
-        let (registers, pointer) = glance_registers(word, has_fs_base, now);
+        let (registers, counter) = glance_registers(word, has_fs_base, at_begin);
         let (answered, last) = self.answered_so_far(thread);
         let begun = last.unwrap_or(running.budget);
-        Glance { registers, answered, ticks: begun.wrapping_sub(self.budget_of_r11(pointer)) }
+        Glance { registers, answered, ticks: begun.wrapping_sub(self.budget_of_r11(counter)) }
     }
 
     /// Returns true if a thread at this place in the cache, where it has met an INT3, is at an

@@ -1,5 +1,8 @@
-//! Code that can change: pages that code was translated from are write-protected (*masked*) where
-//! the program could write them, and their translations are dropped when it does.
+//! Code that can change: pages that code was translated from are write-protected where the program
+//! could write them, and their translations are dropped when it does. In the address space, a page
+//! is *masked* while it is write-protected. Pages of code that nothing can change are *stable*:
+//! they are not protected, and their bytes are kept. Code is translated in *superblocks*, pieces
+//! with one entry, which are in the *zones* of the code cache.
 
 use super::code::CodeChange;
 use super::error::{Error, checked, no_room};
@@ -56,8 +59,8 @@ impl TranslatedProcess {
     }
 
     /// Translates code, unless it is translated already. Adds a zone to the cache if there is no
-    /// room, and fails if it may not grow. The caller takes note of the changes and calls
-    /// [`Self::write_protect`] for the pages before any thread executes the code.
+    /// room, and fails with [`Error::NoRoom`] if it may not grow. The caller takes note of the
+    /// changes and calls [`Self::write_protect`] for the pages before any thread executes the code.
     pub fn translate(&mut self, tracee: Tracee, wanted: WantedCode) -> Result<Translation, Error> {
         let first_edge = self.translator.edge_count();
         let mut changes = Vec::new();
@@ -145,7 +148,8 @@ impl TranslatedProcess {
         Ok(true)
     }
 
-    /// Restores the program's permission to write a page. Does nothing if the page is not masked.
+    /// Restores the program's permission to write a page. Does nothing if the page is not
+    /// write-protected.
     fn unprotect(&mut self, tracee: Tracee, page: u64) -> Result<(), Error> {
         match self.space.protection(Addr(page)) {
             Some(protection) if self.space.unmask(page) => {
@@ -193,7 +197,8 @@ impl TranslatedProcess {
         self.unprotect_and_forget(tracee, AddrRange::sized(last.page(), PAGE_BYTES))
     }
 
-    /// Sets the protection of a page to `bits` (`PROT_*` of mprotect(2)).
+    /// Sets the protection of a page to `bits` (`PROT_*` of mprotect(2)). Does not note whether the
+    /// page is write-protected then.
     pub fn set_protection(&self, tracee: Tracee, page: u64, bits: u64) -> Result<(), Error> {
         let args = [page, PAGE_BYTES, bits, 0, 0, 0];
         checked("mprotect", tracee.inject(self.gadget(), MPROTECT, args)?)?;
@@ -201,9 +206,9 @@ impl TranslatedProcess {
     }
 
     /// Makes those of `pages` writable that are executable and not writable, and returns true if
-    /// there were any. Such a page is a new mapping that was write-protected in place of an old
-    /// one: a thread unmapped it, and another mapped the same addresses and executed code there
-    /// before the first one's call was seen to be done.
+    /// there were any. `pages` are those that a call unmapped, and that were write-protected when
+    /// the call was seen to be done. If one is mapped, it is a new mapping: another thread mapped
+    /// the same addresses after the call, and executed code there, so that it was protected.
     pub fn open_new_mappings(&mut self, tracee: Tracee, pages: &[u64]) -> Result<bool, Error> {
         let mut opened = false;
         for &page in pages {
@@ -216,7 +221,8 @@ impl TranslatedProcess {
     }
 
     /// Drops all that was translated from code in `range`, which changed, and in other mappings of
-    /// the same parts of files. Forgets the bytes of stable pages there.
+    /// the same parts of files. Forgets the bytes of stable pages there. Pages that are
+    /// write-protected stay so.
     pub fn forget_code(&mut self, range: AddrRange) {
         let places: Vec<_> = std::iter::once(range).chain(self.space.aliases(range)).collect();
         for place in &places {
@@ -225,7 +231,8 @@ impl TranslatedProcess {
         self.pages.forget_stable(|page| overlap_page(&places, page));
     }
 
-    /// Forgets the pages of files' code that are in `changed`, or that are no longer stable.
+    /// Forgets the bytes of stable pages that are in `changed`, or that are no longer stable. Drops
+    /// no translations.
     pub fn forget_stable_code(&mut self, changed: &[AddrRange]) {
         let space = &self.space;
         self.pages.forget_stable(|page| !space.is_stable(page) || overlap_page(changed, page));

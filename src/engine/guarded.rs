@@ -1,6 +1,6 @@
-//! Calls of the program that change mappings. Those that would change the tracer's own fail as they
-//! would if nothing were mapped there; before the others, pages have the program's permissions
-//! again.
+//! Calls of the program that change mappings. Those that would change the tracer's own mappings are
+//! not made, and fail as they would if nothing were mapped there. Before the others are made, their
+//! pages get the program's permissions again.
 
 use super::error::Error;
 use super::process::TranslatedProcess;
@@ -18,9 +18,9 @@ const MAP_FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
 const MREMAP_FIXED: u64 = libc::MREMAP_FIXED as u64;
 
 impl TranslatedProcess {
-    /// Returns the result, a negative error number, that a call gets which a thread is about to
-    /// make and which would change the tracer's mappings; the call must not be made. `None` for
-    /// other calls.
+    /// Returns the result that a thread gets for the call `number` if it would change the tracer's
+    /// mappings: a negative error number. The thread is about to make the call, with these
+    /// registers, and must not. `None` if the call changes none of them.
     pub fn own_mapping_error(&self, number: u64, registers: &Registers) -> Option<i64> {
         let own = &self.window.ranges;
         let reaches = |changed: AddrRange| own.iter().any(|own| own.overlaps(changed));
@@ -34,9 +34,10 @@ impl TranslatedProcess {
         Some(i64::from(-error))
     }
 
-    /// Restores the program's permissions on the pages whose mappings a call replaces, removes or
-    /// changes which a thread is about to make, and drops the code that was translated from them.
-    /// mremap(2) passes the permissions on.
+    /// Prepares for the call `number`, which a thread is about to make with these registers: on the
+    /// write-protected pages whose mappings it replaces, removes or changes, restores the program's
+    /// permissions, since mremap(2) passes them on, and drops the code that was translated from
+    /// them. Does nothing before other calls.
     pub fn unprotect_for_mapping_call(
         &mut self,
         tracee: Tracee,
@@ -48,8 +49,9 @@ impl TranslatedProcess {
     }
 }
 
-/// Returns the ranges whose mappings a call replaces, removes or changes, the old one of mremap(2)
-/// first. They are empty if there are none.
+/// Returns the ranges whose mappings a call with these registers replaces, removes or changes, in
+/// whole pages, the old one of mremap(2) first. A range that does not exist is empty, as are both
+/// for other calls. Without `MAP_FIXED`, mmap(2) changes none.
 fn changed_ranges(number: u64, r: &Registers) -> [AddrRange; 2] {
     let pages = |start: u64, size: u64| {
         let end = start.saturating_add(size).checked_next_multiple_of(PAGE_BYTES);

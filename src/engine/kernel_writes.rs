@@ -1,6 +1,6 @@
 //! System calls that write into pages whose write permission the tracer took away: the kernel would
-//! fail where the program could have written. While there are such pages, these calls stop, and the
-//! pages that they could write are given back first.
+//! fail where the program could have written. While there are such pages, threads stop before these
+//! calls, and the pages that the calls could write get the program's permissions again first.
 
 use super::error::Error;
 use super::guard::EVERYWHERE;
@@ -27,8 +27,9 @@ pub(super) const SCATTERING: [u64; 6] = [19, 47, 295, 299, 310, 327];
 const QUIET: [u64; 15] = [1, 3, 8, 18, 20, 24, 39, 44, 46, 186, 202, 233, 234, 60, 231];
 
 impl TranslatedProcess {
-    /// Makes threads stop before each system call that may write memory, from now on. For a tracer
-    /// that then calls [`Self::unprotect_for_call`]. Does nothing if they do so already.
+    /// Makes threads stop before each system call that may write memory, from now on and for good.
+    /// For a tracer that then calls [`Self::unprotect_for_call`]. Does nothing if they do so
+    /// already.
     pub(super) fn watch_kernel_writes(&mut self) {
         if self.watches_kernel_writes {
             return;
@@ -40,9 +41,11 @@ impl TranslatedProcess {
         self.stop_before_calls((0..CALLS).filter(|call| !QUIET.contains(call)));
     }
 
-    /// Restores the program's permissions on the pages that the kernel may write in a call which a
-    /// thread is about to make, and drops the code that was translated from them. `registers` are
-    /// the thread's.
+    /// Restores the program's permissions on the write-protected pages that the kernel may write in
+    /// a call which a thread is about to make, and drops the code that was translated from them.
+    /// `registers` are the thread's. Does not know the calls: each argument may be a pointer, to as
+    /// many bytes as the largest argument that may be a size, at least a page. Before calls with
+    /// vectors of buffers, restores all pages; before madvise(2), those in its range.
     pub fn unprotect_for_call(
         &mut self,
         tracee: Tracee,

@@ -1,6 +1,7 @@
 //! System calls that threads make and log in the code cache, without a stop. Each thread has a log
 //! in its area. A *record* of it has the registers before the call, the result, and the memory that
-//! the call wrote. Some calls for the time are not made: a function of the vdso reads the clock.
+//! the call wrote. Some calls for the time are not made: a function of the vdso reads the clock. A
+//! *slot* is a word of the thread's area in which the cache's code keeps a register or other value.
 
 use super::area::Area;
 use super::error::Error;
@@ -111,6 +112,7 @@ fn with_system_registers(record: Registers, now: &Registers) -> Registers {
     Registers { cs, ss, fs_base, ds, es, fs, gs, ..record }
 }
 
+/// Returns true if a call of this class may write the program's memory.
 fn writes_memory(class: LoggedClass) -> bool {
     !matches!(class, Nothing | Command | Writes | Closes | Copies | Wakes | Opens)
 }
@@ -161,7 +163,8 @@ impl TranslatedProcess {
         self.update_logged_calls();
     }
 
-    /// Empties the log in an area. Where the code answers calls, also withdraws the answers.
+    /// Empties the log in an area: its calls are lost. Where the code answers calls, also withdraws
+    /// the answers.
     pub(super) fn clear_log(&self, area: &Area) {
         let shared = &self.window.shared;
         let room = if self.answers_calls() {
@@ -198,18 +201,20 @@ impl TranslatedProcess {
         LoggedCalls::settle(log, now, has_fs_base, self)
     }
 
+    /// Returns the program's address at which the edge with this number starts; 0 if there is none.
     fn start_of_edge(&self, number: u64) -> u64 {
         let number = usize::try_from(number).unwrap_or(usize::MAX);
         self.translator.edges_from(number).first().map_or(0, |edge| edge.start)
     }
 
+    /// Returns the code of a zone that makes and logs calls, if `rip` is in it.
     fn log_code_at(&self, rip: u64) -> Option<LogCode> {
         let zone = self.translator.zones().iter().find(|zone| zone.contains(rip))?;
         zone.log.filter(|log| (log.start..=log.stop).contains(&rip))
     }
 
-    /// Returns true if a thread with this instruction pointer has stopped after a call that it
-    /// logged, since the record lacks effects of the call.
+    /// Returns true if a thread with this instruction pointer, which is after an INT3, has stopped
+    /// after a call that it logged, since the record lacks effects of the call.
     pub(super) fn has_stopped_after_call(&self, rip: u64) -> bool {
         let at = rip.wrapping_sub(1);
         self.log_code_at(at).is_some_and(|log| log.stop == at)
@@ -261,8 +266,9 @@ impl TranslatedProcess {
         ExactState { program, pointer: load(slots::TRACE_POINTER), partial: None }
     }
 
-    /// Returns the registers before the call whose record a thread is writing; `None` if the slot
-    /// with the record's address is damaged.
+    /// Returns the registers before the call whose record a thread is writing, without those that
+    /// records lack (see [`with_system_registers`]); `None` if the slot with the record's address
+    /// is damaged.
     fn recorded_registers(&self, thread: &TranslatedThread) -> Option<Registers> {
         let (shared, area) = (&self.window.shared, thread.area);
         let at = shared.load(area.slot(slots::LOG));
@@ -276,8 +282,9 @@ impl TranslatedProcess {
         LoggedCall::registers_of(&record)
     }
 
-    /// Returns the registers, without RCX and R11, before a call in whose place a thread is reading
-    /// the clock; `None` if it is not.
+    /// Returns the registers before a call in whose place a thread is reading the clock; `None` if
+    /// it is not. RIP, RCX and R11 in them are meaningless: [`Self::state_at_call`] takes them from
+    /// the thread's slots.
     fn before_clock(&self, thread: &TranslatedThread, registers: &Registers) -> Option<Registers> {
         let rip = registers.rip;
         let in_vdso = self.vdso.is_some_and(|vdso| vdso.contains(Addr(rip)));
@@ -289,8 +296,9 @@ impl TranslatedProcess {
         Some(with_system_registers(before, registers))
     }
 
-    /// Returns the registers, without RCX and R11, before an instruction in whose place a thread is
-    /// reading a counter; `None` if it is not.
+    /// Returns the registers before an instruction in whose place a thread is reading a counter;
+    /// `None` if it is not. RIP, RCX and R11 in them are meaningless, as in those of
+    /// [`Self::before_clock`].
     fn before_counter(
         &self,
         thread: &TranslatedThread,
@@ -349,8 +357,8 @@ impl TranslatedProcess {
 
     /// Copies the bytes that a call wrote to the thread's record, in the place of a thread that is
     /// about to do so in the cache by REP MOVSB and would take a step for each byte. Moves the
-    /// thread to after that instruction, and returns true. Returns false if the thread is elsewhere
-    /// or the memory is not there.
+    /// thread to after that instruction, and returns true. Returns false, and leaves the thread, if
+    /// it is elsewhere or the memory is not there.
     pub(super) fn copy_call_output(
         &self,
         thread: &TranslatedThread,

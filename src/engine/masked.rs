@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 const PAGE_BYTES: u64 = 0x1000;
 
-/// Returns the mappings with write permission on the pages of `masked`, joined again where its
-/// removal had split them.
+/// Returns the mappings, which the kernel reports, with write permission on the pages whose
+/// addresses are in `masked`, joined again where its removal had split them.
 pub(super) fn restore_writes(maps: Vec<Mapping>, masked: &BTreeSet<u64>) -> Vec<Mapping> {
     if masked.is_empty() {
         return maps;
@@ -40,7 +40,7 @@ pub(super) fn restore_writes(maps: Vec<Mapping>, masked: &BTreeSet<u64>) -> Vec<
 }
 
 /// Appends a mapping, or joins it to the last one, if they fit together and one of the two is a
-/// part that was split off (`touched`).
+/// part that was split off: `touched`, and the second of each pair of `joined`.
 pub(super) fn join(joined: &mut Vec<(Mapping, bool)>, mapping: Mapping, touched: bool) {
     if let Some((last, last_touched)) = joined.last_mut() {
         let goes_on = last.offset + last.range.size_bytes() == mapping.offset;

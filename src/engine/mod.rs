@@ -4,9 +4,15 @@
 //! The process and its tracer share memory ([`Shared`]): the tables and the code cache, which is
 //! mapped in *zones* in reach of the program's code, and for each thread an [`Area`] with its slots
 //! and trace buffers. A thread is in the cache or in the program's own code ([`Place`]). To leave
-//! the cache, it needs the program's [`ExactState`]. The tracer makes a stopped thread execute
-//! system calls by a SYSCALL instruction, the *gadget*; in processes that filter their system
-//! calls, by one that their filters allow, the *gate* ([`Gate`]).
+//! the cache, it needs the program's [`ExactState`]. Between the program's instructions, the cache
+//! has *glue*: code that writes records or counts. There a thread that needs code which is not
+//! translated yet makes a *request*, and stops. The tracer makes a stopped thread execute system
+//! calls by a SYSCALL instruction, the *gadget*; in processes that filter their system calls, by
+//! one that their filters allow, the *gate* ([`Gate`]).
+//!
+//! The tracer takes permissions of some of the program's pages away: the write permission of pages
+//! that code was translated from (they are *masked*), and all permissions of memory that processes
+//! outside may write (this *foreign* memory is *closed*). Accesses there fault, and are seen.
 //!
 //! Knows nothing of recordings, traces or debuggers.
 

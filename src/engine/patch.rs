@@ -18,8 +18,8 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// Overwrites the bytes at `at` with a SYSCALL instruction, and returns the former ones. Fails
-    /// if they cannot be read or written.
+    /// Overwrites the bytes at `at` with a SYSCALL instruction, even where the program cannot
+    /// write, and returns the former ones. Fails if they cannot be read or written.
     pub fn syscall(memory: &Memory, at: Addr) -> Result<Self, Error> {
         Self::write(memory, at, &SYSCALL_INSN)
     }
@@ -35,7 +35,7 @@ impl Patch {
         Ok(Self { at, old })
     }
 
-    /// Writes the program's own bytes back.
+    /// Writes the program's own bytes back. If that fails, they are lost.
     pub fn restore(self, memory: &Memory) -> Result<(), Error> {
         Ok(memory.write(self.at, &self.old).map_err(|error| system("write", &error))?)
     }

@@ -1,4 +1,5 @@
-//! The code cache that an earlier run of the program left, and the one that this run leaves.
+//! The code cache that an earlier run of the program left, and the one that this run leaves. The
+//! cache is mapped in *zones*, which are used again only at their old addresses.
 
 use super::error::Error;
 use super::process::TranslatedProcess;

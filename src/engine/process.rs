@@ -1,4 +1,12 @@
-//! A process that runs translated: its code cache, its memory, its mappings.
+//! A process that runs translated: its code cache, its memory, its mappings. The doc of the
+//! [room](super) explains zones, areas, requests, the gadget and the gate.
+//!
+//! A *superblock* is a translated piece of the program: one entry, one path, several exits. An exit
+//! with the path to it is an *edge*. In code that records, each exit writes the number of its edge,
+//! a *record*, to the thread's trace buffer, at the *trace pointer*. In code that counts, *ticks*
+//! are counted instead: branches, such that each cycle of control flow has one; the *budget* is the
+//! number that is left. A *hook* is an instruction whose result does not follow from registers and
+//! memory, such as SYSCALL.
 //!
 //! Methods that take a `tracee` make that thread, which is stopped in the program, execute system
 //! calls by the SYSCALL instruction at the gadget. None of them resumes a thread otherwise.
@@ -121,6 +129,8 @@ impl TranslatedProcess {
         Self::with_window(tracee, memory, code, seen, window, near)
     }
 
+    /// Makes the code cache in a window that is mapped, with its first zone and, in code that
+    /// counts ticks, the memory of budgets.
     fn with_window(
         tracee: Tracee,
         memory: Memory,
@@ -225,8 +235,8 @@ impl TranslatedProcess {
     }
 
     /// Makes threads stop before these system calls, from now on, also those that are in the cache.
-    /// Only for recording code, which stops at each call with a class other than 0. (In logging
-    /// code, 1 is a call that writes nothing.)
+    /// Only the low 16 bits of the numbers count. Only for recording code, which stops at each call
+    /// with a class other than 0. (In logging code, 1 is a call that writes nothing.)
     pub fn stop_before_calls(&self, numbers: impl IntoIterator<Item = u64>) {
         for number in numbers {
             self.window.shared.write(CLASSES_OFFSET + number % CLASS_COUNT as u64, &[1]);
@@ -234,7 +244,7 @@ impl TranslatedProcess {
     }
 
     /// Sets the class of all system calls to 1. Recording code then stops before each of them.
-    /// Counting code stops before those that have no answer.
+    /// Counting code stops before those that have no answer. Not for logging code.
     pub fn stop_before_all_calls(&self) {
         self.window.shared.write(CLASSES_OFFSET, &vec![1; CLASS_COUNT]);
     }
@@ -248,7 +258,7 @@ impl TranslatedProcess {
     }
 
     /// Returns the address of the SYSCALL instruction by which a thread is made to execute system
-    /// calls: the gate's, or that of the first zone.
+    /// calls: the gate's, or that of the first zone if there is no gate.
     pub fn gadget(&self) -> Addr {
         let of_zone = || self.translator.zones().first().map_or(Addr(0), |zone| Addr(zone.gadget));
         self.window.gate.map_or_else(of_zone, Gate::entry)
@@ -260,7 +270,7 @@ impl TranslatedProcess {
     }
 
     /// Makes the gate, unless the process has one, and returns it. The system calls that the tracer
-    /// makes the process execute come from there afterwards.
+    /// makes the process execute come from there afterwards. Extends no filter.
     pub fn make_gate(&mut self, tracee: Tracee) -> Result<Gate, Error> {
         if let Some(gate) = self.window.gate {
             return Ok(gate);
@@ -275,7 +285,8 @@ impl TranslatedProcess {
         self.window.gate.map_or(Ok(()), |gate| gate.unmap(child))
     }
 
-    /// Keeps further ranges free of the tracer's mappings: the process will have its own there.
+    /// Keeps further ranges free of later mappings of the tracer: the process will have its own
+    /// there.
     pub fn reserve(&mut self, ranges: Vec<AddrRange>) {
         self.window.reserve(ranges);
     }
@@ -285,8 +296,9 @@ impl TranslatedProcess {
         self.window.ranges.iter().any(|range| range.contains(addr))
     }
 
-    /// Makes sure that there is a spare area for one more thread, which is about to be created.
-    /// Call [`Self::settle_prepared_area`] when it exists, or when there will be none.
+    /// Makes sure that there is a spare area for one more thread, which is about to be created and
+    /// then takes it ([`Self::take_area`]). Call [`Self::settle_prepared_area`] when the thread
+    /// exists, or when there will be none.
     pub fn prepare_area(&mut self, tracee: Tracee) -> Result<(), Error> {
         let gadget = self.gadget();
         self.window.prepare_area(tracee, gadget)?;
@@ -335,7 +347,8 @@ impl TranslatedProcess {
         &self.actions
     }
 
-    /// Sets the program's actions for SIGTRAP and SIGSEGV: a child's are its parent's.
+    /// Sets the program's actions for SIGTRAP and SIGSEGV: a child's are its parent's. Only notes
+    /// them; the kernel has them already.
     pub fn set_actions(&mut self, actions: Actions) {
         self.actions = actions;
     }
@@ -355,7 +368,7 @@ impl TranslatedProcess {
 
     /// Restores the permissions of the program's pages, and unmaps all of the tracer's memory, so
     /// that the process can go on natively. All threads are stopped in the program; `tracee` is
-    /// one.
+    /// one. No thread may enter the cache afterwards.
     pub fn restore_native(&mut self, tracee: Tracee) -> Result<(), Error> {
         self.unprotect_all(tracee)?;
         self.window.unmap_all(tracee, &self.memory)
@@ -368,7 +381,7 @@ impl TranslatedProcess {
 
     /// Moves a thread, which is stopped in the program, to an address of the cache, where it goes
     /// on when the caller resumes it. Keeps the program's R11 and GS base, since both registers are
-    /// the tracer's there.
+    /// the tracer's there. R11 gets the thread's [`TranslatedThread::trace_pointer`].
     pub fn enter_cache(&self, thread: &mut TranslatedThread, address: u64) -> Result<(), Error> {
         let mut registers = thread.tracee.registers()?;
         let shared = &self.window.shared;
@@ -396,8 +409,8 @@ impl TranslatedProcess {
         request.address(&self.translator)
     }
 
-    /// Answers a thread's request: the thread continues at this address of the cache when the
-    /// caller resumes it.
+    /// Answers a thread's request, which is then no longer one: the thread continues at this
+    /// address of the cache when the caller resumes it.
     pub fn answer_request(&self, thread: &TranslatedThread, address: u64) {
         let shared = &self.window.shared;
         shared.store(thread.area.slot(slots::RESPONSE), address);

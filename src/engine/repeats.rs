@@ -1,5 +1,5 @@
 //! Steps over string instructions with a REP prefix: a copy of the instruction executes all
-//! repetitions at once.
+//! repetitions at once. *In the program* means at the program's own code, outside of the cache.
 
 use super::error::Error;
 use super::process::TranslatedProcess;

@@ -1,5 +1,6 @@
 //! Runs of code of the kind [`super::CodeKind::Rerecording`]: a recorded run is repeated, to get
-//! its path. The code writes a record for each exit, and stops at instructions with a hook.
+//! its path. The code writes a *record*, the number of an edge, for each exit of a superblock, and
+//! stops at instructions with a *hook*, whose effects are the tracer's to repeat.
 
 use super::code::CodeChange;
 use super::counted::SteppedOut;
@@ -45,7 +46,8 @@ pub enum RerunEnd {
     Limit,
     /// The thread is at an instruction that its tracer has to execute.
     Native,
-    /// The thread is about to execute code that has changed since it was last translated.
+    /// The thread is about to execute code that has changed since it was last translated, or that
+    /// is translated for the first time. The next run there executes it.
     Changed(Vec<CodeChange>),
     /// A signal of the program is to be delivered.
     Signal(SiginfoBytes),
@@ -54,7 +56,7 @@ pub enum RerunEnd {
 impl TranslatedProcess {
     /// Runs a thread, which is stopped in the program, up to a limit, waits for it, and returns the
     /// records of its path. It does not run at all if the code there has changed
-    /// ([`RerunEnd::Changed`]).
+    /// ([`RerunEnd::Changed`]). Fails if the thread ends, or stops as no repeated run does.
     pub fn rerun(
         &mut self,
         thread: &mut TranslatedThread,
@@ -101,8 +103,8 @@ impl TranslatedProcess {
         Ok(Rerun { records, partial: exact.partial, end })
     }
 
-    /// Resumes a thread in the cache until its run ends. Returns why it ended, and true if the
-    /// buffer was full.
+    /// Resumes a thread in the cache until its run ends, and leaves it there. Returns why it ended,
+    /// and true if the buffer was full; its trace pointer is then at the start of the next one.
     fn rerun_to_end(
         &mut self,
         thread: &mut TranslatedThread,

@@ -1,6 +1,8 @@
-//! Runs of threads in code that counts ticks: how far they go, and why they end. A run is limited
-//! by a budget of ticks, which it may leave unused in part, or by a bound, at which it ends
-//! exactly.
+//! Runs of threads in code that counts *ticks* ([`crate::translate::is_tick`]): how far they go,
+//! and why they end. A run is limited by a budget of ticks, which it may leave unused in part, or
+//! by a bound, at which it ends exactly. A *glance* is a stop at which the thread waits in the
+//! cache. A *superblock* is a translated piece of the program. *In the program* means at its own
+//! code, outside of the cache.
 
 use crate::insn::Registers;
 use crate::tracee::{SiginfoBytes, Stop};
@@ -48,7 +50,8 @@ impl Running {
 pub enum RunOutcome {
     /// The thread is stopped in the program, with its own registers.
     Ended(EndedRun),
-    /// The thread is stopped in the program, and a signal is to be delivered to it.
+    /// The thread is stopped in the program, and this signal of the program is to be delivered to
+    /// it.
     Signal(EndedRun, SiginfoBytes),
     /// Another stop, which the caller handles. The thread is where that left it.
     Other(Stop),
@@ -66,7 +69,7 @@ pub struct EndedRun {
     /// The number of ticks that the thread executed.
     pub ticks: u64,
     /// The number of instructions after the last tick, or in all where there is no tick; `None` if
-    /// they are not counted.
+    /// they are not counted, as in runs by a budget.
     pub instructions: Option<u64>,
     /// Why the run ended.
     pub end: RunEnd,
@@ -75,7 +78,7 @@ pub struct EndedRun {
 /// The result of executing one instruction of the program.
 #[derive(Clone, Copy, Debug)]
 pub enum Stepped {
-    /// The instruction is executed.
+    /// The instruction is executed, with all its repetitions.
     Done,
     /// A signal of the program is to be delivered: it came first, or the instruction raised it.
     Signal(SiginfoBytes),
@@ -86,12 +89,14 @@ pub enum Stepped {
 /// Why a run ended.
 #[derive(Clone, Copy, Debug)]
 pub enum RunEnd {
-    /// The thread ran as far as it may, or its superblock ended.
+    /// The thread ran as far as it may: its budget is spent, its bounded superblock has ended, the
+    /// cache has no room, or the run was interrupted.
     Limit,
     /// The thread is at an address where threads are to stop.
     Stop,
     /// The thread is at an instruction that its tracer has to execute: because of this hook, or,
-    /// without one, to execute it as it is.
+    /// without one, as it is. Then it is not translated, is to write to code or to use foreign
+    /// memory, or branches to an address that is not canonical.
     Native(Option<Hook>),
     /// The thread has executed an instruction that accessed memory which a debug register watches.
     Watchpoint,

@@ -1,5 +1,6 @@
-//! Samples of exits, where ticks are counted: a run ends early now and then, and the translator
-//! learns by which exit the thread left, and the target of an indirect branch.
+//! Samples of exits of superblocks, in code that counts ticks: a run ends early now and then, as
+//! its budget is made smaller, and the translator learns by which exit the thread left, and the
+//! target of an indirect branch.
 
 use super::process::TranslatedProcess;
 use super::thread::TranslatedThread;
@@ -15,7 +16,7 @@ impl TranslatedProcess {
     }
 
     /// Counts the exit where a thread spent its budget as a sample. May drop the superblock, to
-    /// translate it better.
+    /// translate it better. Does nothing if the thread has made no request.
     pub(super) fn note_sample(&mut self, thread: &TranslatedThread) {
         let Some(request) = self.request(thread) else { return };
         let helps = if request.is_indirect() {

@@ -1,4 +1,5 @@
-//! The times at which exits of superblocks are sampled.
+//! The times at which exits of superblocks are sampled. A *tick* is a branch that is counted
+//! ([`crate::translate::is_tick`]); a sample ends the thread's run at an exit.
 
 /// The smallest mean distance of two samples, in ticks. It is used while the program executes
 /// branches whose targets are not known well.

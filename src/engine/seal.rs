@@ -7,8 +7,8 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use std::fs::File;
 
-/// Seals a memfd once all its writable mappings are made: its size stays, and no more can be made,
-/// but for kernels before 5.1.
+/// Seals a memfd once all its writable mappings are made, which stay so. Its size stays, and no
+/// more writable mappings can be made; kernels before 5.1 still allow these.
 pub(super) fn seal(file: &File) -> Result<(), tracee::Error> {
     let size = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
     let writes = SealFlag::from_bits_retain(libc::F_SEAL_FUTURE_WRITE);
@@ -27,7 +27,7 @@ mod tests {
     use nix::sys::memfd::{MFdFlags, memfd_create};
 
     #[test]
-    fn nobody_cuts_a_sealed_file_or_maps_it_writable() {
+    fn nobody_cuts_or_writes_a_sealed_file() {
         let fd = memfd_create("sealed", MFdFlags::MFD_ALLOW_SEALING).unwrap();
         let file = File::from(fd);
         file.set_len(8192).unwrap();

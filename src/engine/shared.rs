@@ -41,7 +41,8 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Maps the first `size` bytes of `file` in this process.
+    /// Maps the first `size` bytes of `file` in this process. The file must stay that large: an
+    /// access after its end raises SIGBUS. Fails with [`Error::NoRoom`] if there is no room for it.
     pub fn map(file: &File, size: u64) -> Result<Arc<Self>, Error> {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let whole_size = size.saturating_add(LARGE_PAGE_BYTES);
@@ -108,17 +109,20 @@ impl Shared {
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
     }
 
-    /// Returns the 8-byte word at an offset, a multiple of 8.
+    /// Returns the 8-byte word at an offset, a multiple of 8, read atomically and before all
+    /// later accesses (acquire). Panics if it is outside the memory.
     pub fn load(&self, offset: u64) -> u64 {
         self.word(offset).load(Ordering::Acquire)
     }
 
-    /// Sets the 8-byte word at an offset, a multiple of 8.
+    /// Sets the 8-byte word at an offset, a multiple of 8, atomically and after all earlier
+    /// writes (release). Panics if it is outside the memory.
     pub fn store(&self, offset: u64, value: u64) {
         self.word(offset).store(value, Ordering::Release);
     }
 
-    /// Returns a copy of `len` bytes at an offset. Panics if they are outside the memory.
+    /// Returns a copy of `len` bytes at an offset. Bytes that the program writes at the same time
+    /// are arbitrary. Panics if they are outside the memory.
     pub fn bytes(&self, offset: u64, len: usize) -> Vec<u8> {
         let from = self.at(offset, len);
         let mut bytes: Vec<u8> = Vec::with_capacity(len);
@@ -130,7 +134,8 @@ impl Shared {
         bytes
     }
 
-    /// Fills `bytes` from the shared memory at an offset. Panics if they are outside the memory.
+    /// Fills `bytes` from the shared memory at an offset, as [`Self::bytes`] does. Panics if they
+    /// are outside the memory.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) {
         let from = self.at(offset, bytes.len());
         // SAFETY: both places are valid for the length and do not overlap. If the program

@@ -1,6 +1,8 @@
 //! Stops for a signal: which are the code cache's own traps and faults, and which the program's.
 //! The cache raises SIGTRAP by INT3s and single steps, and SIGSEGV by full buffers, spent budgets,
-//! and pages that the tracer closed or write-protected.
+//! and pages that the tracer closed or write-protected. A *request* is a thread's stop to ask for
+//! code that has no *superblock*, as a translated piece of the program is called. *In the program*
+//! means at the program's own code, outside of the cache.
 
 use super::error::Error;
 use super::process::TranslatedProcess;

@@ -1,4 +1,6 @@
-//! A thread of a translated process.
+//! A thread of a translated process. Its *area* is the part of the memory shared with the tracer
+//! that has its slots and trace buffers. It is in the code cache, or *in the program*: at the
+//! program's own code.
 
 use super::actions::CACHE_SIGNALS;
 use super::area::{Area, BusyBuffers};

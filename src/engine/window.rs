@@ -2,9 +2,10 @@
 //! to execute. The code cache and the tables are sealed against writes by the process, so no call
 //! of the program makes them writable.
 //!
-//! All of the memory is mapped once, without access (at `base`). Its parts are mapped a second time
-//! where they are used: zones near code, areas and the memory of budgets elsewhere, and the gate.
-//! `gadget` is always the address of a SYSCALL instruction in the process.
+//! All of the memory is mapped once, without access (at `base`): the *window*. Its parts are mapped
+//! a second time where they are used: *zones* of the code cache near code, *areas* of threads and
+//! the memory of budgets elsewhere, and the *gate*. `gadget` is always the address of a SYSCALL
+//! instruction in the process, by which a stopped thread makes the calls.
 
 use super::area::{Area, BUFFERS, BusyBuffers};
 use super::error::{Error, checked, no_room, system};
@@ -109,8 +110,8 @@ impl Window {
         result.and_then(|window| restored.map(|()| window))
     }
 
-    /// Makes the shared memory, by system calls of `tracee` at `gadget`. `name_at` is the address
-    /// of its name.
+    /// Makes the shared memory, by system calls of `tracee` at `gadget`, and maps it, without
+    /// zones, areas and gate. `name_at` is the address of its name in the process.
     fn make(
         tracee: Tracee,
         pid: Pid,
@@ -137,13 +138,14 @@ impl Window {
         let flags = SHARED | NORESERVE | FIXED_NOREPLACE;
         let map =
             |start, end| call("mmap", MMAP, [wanted + start, end - start, NONE, flags, fd, start]);
-        // Mappings from before the seal stay writable; later ones never become so.
-        let windows = || {
+        // Mappings from before the seal, here that of the areas, stay writable; later ones never
+        // become so. The code is mapped at the base of the whole.
+        let map_parts = || {
             map(CODE_BYTES, TOTAL_BYTES)?;
             seal(&file)?;
             map(0, CODE_BYTES)
         };
-        let base = match windows() {
+        let base = match map_parts() {
             Err(error) if error.is_of_end() => return Err(error),
             result => result,
         };
@@ -179,7 +181,7 @@ impl Window {
         Ok(gate)
     }
 
-    /// Maps the page of the gate, in place of a former one if there is one.
+    /// Fills the page of the gate, and maps it at the gate, in place of what is mapped there.
     fn put_gate(&mut self, tracee: Tracee, gadget: Addr, gate: Gate) -> Result<(), Error> {
         for (offset, word) in page_words() {
             self.shared.store(GATE_OFFSET + offset, word);
@@ -193,14 +195,14 @@ impl Window {
         Ok(())
     }
 
-    /// Keeps these ranges free of further mappings of the tracer.
+    /// Keeps these ranges free of further mappings of the tracer. Those that exist stay.
     pub(super) fn reserve(&mut self, ranges: Vec<AddrRange>) {
         self.reserved.extend(ranges);
         self.reserved.sort_by_key(|range| (range.start, range.end));
         self.reserved.dedup();
     }
 
-    /// Maps the memory of budgets. Its first page cannot be accessed.
+    /// Maps the memory of budgets. Its first page cannot be accessed ([`Self::budget_guard`]).
     pub(super) fn make_budgets(&mut self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
         let occupied = occupied_ranges(self.pid, &self.reserved)?;
         let at =
@@ -261,8 +263,8 @@ impl Window {
         Ok(offset)
     }
 
-    /// Uses `pid`, a copy of the process, from now on, and maps there the zones that the copy
-    /// lacks: those from number `first` on.
+    /// Uses `pid`, a copy of the process made by fork, from now on, and maps there the zones that
+    /// the copy lacks: those from number `first` on. `tracee` is its thread.
     pub(super) fn switch_to_copy(
         &mut self,
         tracee: Tracee,
@@ -283,7 +285,8 @@ impl Window {
     }
 
     /// Maps the first zone of the code cache near an address, or near the instruction at which
-    /// `tracee` is stopped. Returns the zone's address and its offset.
+    /// `tracee` is stopped if that is `None`. Without a gate, patches that instruction for a
+    /// moment. Returns the zone's address and its offset.
     pub(super) fn first_zone(
         &mut self,
         tracee: Tracee,
@@ -301,8 +304,9 @@ impl Window {
         zone.and_then(|zone| restored.map(|()| zone))
     }
 
-    /// Makes sure that there is a spare area for one more thread, which is about to be created.
-    /// Call [`Self::settle_prepared_area`] when it exists, or when there will be none.
+    /// Makes sure that there is a spare area for one more thread, which is about to be created: one
+    /// for each call that was not settled. Call [`Self::settle_prepared_area`] when the thread
+    /// exists, or when there will be none.
     pub(super) fn prepare_area(&mut self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
         self.promised += 1;
         if self.spare.len() >= self.promised {
@@ -340,12 +344,14 @@ impl Window {
         self.spare.last()
     }
 
-    /// Notes that a thread whose area was prepared exists, or that there will be none.
+    /// Notes that a thread whose area was prepared exists and has taken it, or that there will be
+    /// none.
     pub(super) fn settle_prepared_area(&mut self) {
         self.promised = self.promised.saturating_sub(1);
     }
 
-    /// Keeps the area of an ended thread for a later one, without its last request.
+    /// Keeps the area of an ended thread for a later one, without its last request. It is taken
+    /// after the other spare areas.
     pub(super) fn recycle_area(&mut self, area: Area, busy: Arc<BusyBuffers>) {
         self.shared.store(area.slot(slots::REQUEST), 0);
         self.spare.insert(0, (area, busy));
@@ -362,7 +368,8 @@ impl Window {
         Ok(())
     }
 
-    /// Unmaps all of the tracer's memory in a process that continues natively.
+    /// Unmaps all of the tracer's memory in a process that continues natively. Without a gate,
+    /// patches the code where `tracee` is stopped in the program for a moment.
     pub(super) fn unmap_all(&self, tracee: Tracee, memory: &Memory) -> Result<(), Error> {
         if let Some(gate) = self.gate {
             self.unmap_all_but_gate(tracee, gate.entry())?;
@@ -374,7 +381,8 @@ impl Window {
         removed.and(text.restore(memory))
     }
 
-    /// Maps the shared pages at `offset` a second time, at `range`, with this protection.
+    /// Maps the shared pages at `offset` a second time, at `range`, in place of what is mapped
+    /// there, with this protection.
     fn alias(
         &self,
         tracee: Tracee,
@@ -405,6 +413,7 @@ impl Window {
     }
 }
 
+/// Sets the protection of a range to `bits` (`PROT_*` of mprotect(2)), by a call at `gadget`.
 fn protect(tracee: Tracee, gadget: Addr, range: AddrRange, bits: u64) -> Result<(), Error> {
     let args = [range.start.0, range.size_bytes(), bits, 0, 0, 0];
     checked("mprotect", tracee.inject(gadget, MPROTECT, args)?)?;

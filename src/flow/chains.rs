@@ -119,7 +119,7 @@ impl Chains {
     }
 
     /// Adds a chain. May evict another, or first drop all if too much is stored. Returns `None`,
-    /// and adds nothing, if the draft has no tail.
+    /// and adds nothing, if the draft has no tail; other chains may have been dropped then, too.
     pub(super) fn add(&mut self, from: Addr, key: ChainKey, draft: &ChainDraft) -> Option<ChainId> {
         if self.blocks.len().max(self.details.len()).max(self.set_words.len()) > BLOCKS_LIMIT {
             self.clear();

@@ -1,4 +1,7 @@
 //! A position in the trace that advances packet by packet and can peek at the next one.
+//!
+//! A *BBP block* is the packets from a BBP to a BEP, or to another packet that ends it: records of
+//! PEBS. In it, a byte that is a short TNT elsewhere may begin a BIP ([`BlockContext`]).
 
 use super::item::GapReason;
 use super::psb::Fault;
@@ -71,8 +74,8 @@ impl<'t> Cursor<'t> {
     /// Moves the bits of the next TNT packets to `bits`, as many as fit. Returns the number of
     /// packets. Stops at any other packet, but skips PAD, MTC and CYC unless `STOP_AT_TIMING`.
     ///
-    /// The timing of calls does not affect the decoded path: in the end, the same packets are taken
-    /// as if each were taken as soon as it fits.
+    /// It does not matter when this is called: in the end, the same packets are taken as if each
+    /// were taken as soon as it fits. Takes nothing in a BBP block.
     #[inline]
     pub(super) fn take_tnts<const STOP_AT_TIMING: bool>(&mut self, bits: &mut TntBits) -> usize {
         let mut packets = 0;

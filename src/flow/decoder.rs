@@ -1,5 +1,10 @@
 //! The decoder: its state, where it starts and stops, and its main loop. Never fails, never panics
 //! and never loops forever: where it loses the path, it yields a gap.
+//!
+//! A *segment* is the trace from one PSB to the next. *Waiting* packets have no address until a FUP
+//! or TIP gives one; *held* events are yielded after a later event or instruction; items in the
+//! *queue* are yielded next ([`super::bind`]). A *walk* executes code up to the instruction that a
+//! packet binds to ([`super::walk`]).
 
 use super::block::BlockId;
 use super::code::Code;
@@ -173,7 +178,8 @@ impl<'t> Decoder<'t> {
     }
 
     /// Moves the decoder to the first PSB at or after `offset`, forward or backward. Drops items
-    /// that were not yielded. A segment's end stays as it is.
+    /// that were not yielded. A segment's end stays as it is, and so do the clock, [`Self::tsc`]
+    /// and [`Self::cr3`] until packets there set them.
     pub fn sync_at(&mut self, offset: usize) {
         self.reset_path_state();
         self.queue.clear();
@@ -284,12 +290,13 @@ impl<'t> Decoder<'t> {
         self.mode
     }
 
-    /// Returns the last CR3 in the trace, bits 51 to 5; `None` before the first one.
+    /// Returns the last CR3 that was read so far, bits 51 to 5; `None` before the first one, and
+    /// after a PSB+ without one.
     pub const fn cr3(&self) -> Option<u64> {
         self.cr3
     }
 
-    /// Returns the last time-stamp counter in the trace; `None` before the first one.
+    /// Returns the last TSC that was read so far; `None` before the first one.
     pub const fn tsc(&self) -> Option<Tsc> {
         self.tsc
     }
@@ -346,7 +353,8 @@ impl<'t> Decoder<'t> {
     }
 
     /// Continues with the state in the PSB+ at `psb`, in place of all earlier state. Ends decoding
-    /// instead if the decoder's segment ends there, or the trace ends in the PSB+.
+    /// instead if the decoder's segment ends there, or the trace ends in the PSB+. At a damaged
+    /// PSB+, queues a gap, and the next step searches for another PSB.
     pub(super) fn start_segment(&mut self, psb: usize) {
         self.reset_path_state();
         self.cursor = self.cursor.moved_to(psb);

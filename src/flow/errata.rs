@@ -92,8 +92,9 @@ impl Decoder<'_> {
     }
 
     /// Works around SKD010: after an OVF without a FUP, searches for a packet that shows that
-    /// tracing is on, and returns its IP. Moves to that packet, or past a TIP. Returns `None` if
-    /// tracing is off; moves past a TIP.PGD then. `None` on processors without the erratum.
+    /// tracing is on, and returns its IP. Moves to that packet, or past a TIP, and drops those
+    /// before it. Returns `None` if tracing is off, after moving past a TIP.PGD. Returns `None` and
+    /// stays where no packet shows it, or that packet has no IP, and without the erratum.
     pub(super) fn recover_skd010(&mut self) -> Option<Addr> {
         if !self.has(Erratum::Skd010) {
             return None;
@@ -126,7 +127,7 @@ impl Decoder<'_> {
                     let ip = self.read_psb(peeked.offset).unwrap_or_default()?.ip;
                     return self.move_if_on(cursor, ip);
                 }
-                packet if !can_be_skipped(&packet) => return None,
+                packet if !says_nothing_of_tracing(&packet) => return None,
                 _ => cursor.pass(&peeked),
             }
         }
@@ -142,8 +143,9 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns true if the packet does not show whether tracing is on, and can be skipped without harm.
-const fn can_be_skipped(packet: &Packet) -> bool {
+/// Returns true if the packet neither shows whether tracing is on nor binds to an IP. Skipping it
+/// drops its event, its time, and a change of the code's width.
+const fn says_nothing_of_tracing(packet: &Packet) -> bool {
     matches!(
         packet,
         Packet::Pad

@@ -102,8 +102,10 @@ impl Decoder<'_> {
     }
 
     /// Handles one packet after the OVF at offset `ovf`. A FUP, or the PSB+ that contains it, shows
-    /// that tracing is on again, and where; only timing packets may precede it. Any other packet
-    /// shows that tracing is off, but for erratum SKD010. Then reports the overflow.
+    /// that tracing is on again, and where; only timing packets may precede it. Any other packet,
+    /// or the trace's end, shows that tracing is off, but for erratum SKD010. Reports the overflow
+    /// once this is known. Fails, without reporting it, at bytes that are not a packet, and at a
+    /// FUP without an address.
     pub(super) fn step_overflow(&mut self, ovf: u64) -> Result<(), Fault> {
         match self.cursor.peek()? {
             Some(peeked) if matches!(peeked.packet, Packet::Fup(_)) => {

@@ -97,7 +97,9 @@ impl Outline<'_> {
         self.cursor = self.cursor.moved_to(self.end);
     }
 
-    /// Takes a packet, and adds a point if it has one. Returns false at the end or a fault.
+    /// Takes a packet, and adds a point where it turns tracing on or off, or has a TSC. After an
+    /// overflow, the first packet that shows that tracing is on adds that point, at the OVF.
+    /// Returns false at the segment's end, and at a fault, from which on tracing counts as off.
     fn take_packet(&mut self) -> bool {
         let peeked = match self.cursor.peek() {
             Ok(Some(peeked)) if peeked.offset < self.end => peeked,

@@ -55,7 +55,9 @@ impl Meter {
     }
 
     /// Counts an item's instructions. Returns the pace to its end; `None` if the core clocks there
-    /// are not known. `cycles` are those last reported, unless they set a point before.
+    /// are not known, as after a block whose branch takes no packet, and at the first known point
+    /// of a segment or after a gap, an overflow, or a time with tracing off. `cycles` are those
+    /// last reported, unless they set a point before.
     fn pace(&mut self, item: &FlowItem, last: Option<Last>, cycles: Option<u64>) -> Option<Pace> {
         let leaves_code = match item {
             FlowItem::Block(span) => {

@@ -71,7 +71,7 @@ impl Decoder<'_> {
     }
 
     /// Executes a compressed return. `None`, and does nothing, unless the next TNT bit is 1 and the
-    /// block after its call is cached.
+    /// block after its call is cached and linked to that.
     #[inline]
     fn run_cached_return(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
         let next = self.return_target(code).filter(|_| self.tnt.peek() == Some(true))?;

@@ -1,6 +1,10 @@
 //! The hot loop of decoding: executes chain after chain ([`super::chain`]), as long as the
 //! available TNT bits and TIPs suffice. `run_cached`, `run_block` and `bind` execute everything
 //! else, with the same results.
+//!
+//! A processor may *defer* a TIP: the TNT bits of later branches then come before it. A chain's
+//! `depth` is the maximum number of calls that it has open at one time; its `tail` says how its
+//! last block is left: by a bit, by a TIP, or by a return that the decoder's stack determines.
 
 use super::block::BlockId;
 use super::chain::{CHAIN_BITS, Chain, ChainKey, Tail};
@@ -139,7 +143,8 @@ impl Code<'_> {
 }
 
 /// Applies a chain's calls and returns to the return stack, except for a return from a call before
-/// the chain.
+/// the chain. The calls that return in the chain are pushed and popped, as many as are open at one
+/// time: a full stack loses its oldest entries to them.
 #[inline]
 fn apply_calls(stack: &mut ReturnStack, chains: &Chains, chain: &Chain) {
     stack.push_and_pop(chain.depth());

@@ -20,7 +20,8 @@ pub(super) enum Fault {
 }
 
 /// Evaluates an expression with these registers, and returns the number that is on top of the stack
-/// at its end. `read` fills a buffer from memory, and returns true if all of it is known.
+/// at its end. `read` fills a buffer from memory, and returns true if all of it is known. Also
+/// fails if the expression has not ended after [`OPERATIONS_LIMIT`] operations.
 pub(super) fn evaluate(
     code: &[u8],
     registers: &KnownRegisters,
@@ -116,6 +117,7 @@ impl Machine<'_> {
         Ok(operand.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
     }
 
+    /// Pushes a number. Fails if the stack has [`STACK_LIMIT`] numbers already.
     fn push(&mut self, value: i64) -> Result<(), Fault> {
         if self.stack.len() >= STACK_LIMIT {
             return Err(Fault::Malformed);
@@ -124,26 +126,33 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// Removes and returns the top of the stack. Fails if there is none.
     fn pop(&mut self) -> Result<i64, Fault> {
         self.stack.pop().ok_or(Fault::Malformed)
     }
 
+    /// Continues at an offset of the code. Does not check it: the next operation fails outside the
+    /// code.
     fn jump(&mut self, target: u64) -> Result<(), Fault> {
         self.at = usize::try_from(target).map_err(|_| Fault::Malformed)?;
         Ok(())
     }
 
+    /// Pushes the operand of `bytes` bytes, extended with zeros.
     fn constant(&mut self, bytes: usize) -> Result<(), Fault> {
         let value = self.operand(bytes)?;
         self.push(value.cast_signed())
     }
 
+    /// Pushes a copy of the number that is `depth` below the top of the stack. Fails if there is
+    /// none.
     fn pick(&mut self, depth: usize) -> Result<(), Fault> {
         let place = self.stack.len().checked_sub(depth + 1);
         let value = place.and_then(|place| self.stack.get(place)).copied();
         self.push(value.ok_or(Fault::Malformed)?)
     }
 
+    /// Replaces the top of the stack by the result of `compute`. Fails if there is none.
     fn unary(&mut self, compute: fn(i64) -> i64) -> Result<(), Fault> {
         let value = self.pop()?;
         self.push(compute(value))
@@ -196,6 +205,8 @@ impl Machine<'_> {
         self.push(low)
     }
 
+    /// Replaces the address on top of the stack by the little-endian number of `bytes` bytes there,
+    /// extended with zeros. Fails with [`Fault::Unknown`] if one of them is unknown.
     fn load(&mut self, bytes: usize) -> Result<(), Fault> {
         let addr = Addr(self.pop()?.cast_unsigned());
         let mut value = [0; 8];

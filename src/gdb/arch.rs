@@ -21,7 +21,8 @@ impl Arch for Amd64 {
 pub(super) struct RegisterFile {
     /// The values of the registers.
     pub(super) values: KnownRegisters,
-    /// The registers in the target description, in the order in which a `g` reply has them.
+    /// The registers in the target description, in the order in which a `g` reply has them: that
+    /// of gdb's numbers.
     pub(super) served: Vec<Register>,
 }
 
@@ -45,7 +46,8 @@ impl gdbstub::arch::Registers for RegisterFile {
     fn gdb_deserialize(&mut self, bytes: &[u8]) -> Result<(), ()> {
         let mut rest = bytes;
         for register in numbers::registers() {
-            // The registers of AVX and AVX-512 are not in every target description.
+            // The registers of AVX and AVX-512 are not in every target description. They come last
+            // in gdb's numbers, so `served` is the beginning of these registers.
             if rest.is_empty() && (register.is_avx() || register.is_avx512()) {
                 break;
             }

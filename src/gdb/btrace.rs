@@ -95,7 +95,8 @@ pub(super) fn document<R: Run>(served: &mut Served<R>, tid: Tid, annex: &[u8]) -
     Some(document.into_bytes())
 }
 
-/// Returns the document `btrace-conf`: a PT trace if the client has enabled one, else nothing.
+/// Returns the document `btrace-conf`: with a PT trace if the client has enabled one, else without
+/// an element.
 pub(super) fn configuration_document<R: Run>(served: &Served<R>) -> Vec<u8> {
     let pt = if served.btrace.is_some() {
         format!(r#"<pt size="{RING_BYTES:#x}"/>"#)

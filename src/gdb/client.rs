@@ -63,6 +63,7 @@ impl Answer {
         Self::Reply(b"OK".to_vec())
     }
 
+    /// Returns the error reply `E01`, for a malformed packet or a thread that does not exist.
     fn malformed() -> Self {
         Self::Reply(b"E01".to_vec())
     }
@@ -182,16 +183,21 @@ impl<'a, R: Run> Client<'a, R> {
         Some(KeepAlive::start(sender, keep_alive::PERIOD))
     }
 
+    /// Sends an acknowledgement, unless the client has turned them off.
     fn acknowledge(&mut self, sign: &[u8]) -> io::Result<()> {
         if self.acknowledges { self.connection.get_mut().send(sign) } else { Ok(()) }
     }
 
+    /// Sends framed packets, with run lengths if the client expands them, and keeps them in case
+    /// that the client asks for them again.
     fn send(&mut self, packets: Vec<u8>) -> io::Result<()> {
         self.last_sent =
             if self.features.expands_runs { frame::encode_run_lengths(packets) } else { packets };
         self.connection.get_mut().send(&self.last_sent)
     }
 
+    /// Handles a packet. Of those that are not about run control or the connection, most are left
+    /// to [`Self::answer_data`].
     fn answer(&mut self, body: &[u8]) -> Answer {
         match body {
             b"?" if self.has_no_program() => Answer::Reply(b"W00".to_vec()),
@@ -338,8 +344,9 @@ impl<'a, R: Run> Client<'a, R> {
         asks_register && !probes && packets.starts_with(b"$xx")
     }
 
-    /// Handles `qSupported`: notes the client's features, without forks if the run cannot stop at
-    /// them, and returns those of the server. From now on the run stops at those forks.
+    /// Handles `qSupported`: notes the client's features and returns the server's. Keeps those that
+    /// other packets announced. If the run cannot stop at forks, drops these, and multiprocess too
+    /// unless gdb looks at an exact run. From now on the run stops at the client's forks.
     fn negotiate(&mut self, body: &[u8]) -> Answer {
         // LLDB sends the packet again after others that announced features.
         let ClientFeatures { lists_threads, names_threads, signals, .. } = self.features;
@@ -380,7 +387,8 @@ impl<'a, R: Run> Client<'a, R> {
     }
 
     /// Handles `T`, which gdb sends when its user selects a thread, and a script's request to
-    /// select one. Fails for a thread that does not exist now.
+    /// select one. The reply is an error for a thread that does not exist now, and for an ID that
+    /// does not name a single thread.
     fn select_thread(&mut self, id: &[u8]) -> Answer {
         match thread_id::parse(id) {
             Some(ThreadChoice::One(tid)) if self.served.session.is_alive(tid) => {
@@ -392,9 +400,9 @@ impl<'a, R: Run> Client<'a, R> {
     }
 
     /// Handles a run control packet: runs until a stop to report, and returns the stop reply. A
-    /// pending Ctrl-C, or a position to move to, takes the place of the run. Returns an error, and
-    /// runs nothing, if the packet is malformed, the chosen thread does not exist now, or the
-    /// session refuses the order.
+    /// pending Ctrl-C, or a position to move to, takes the place of the run; if the move fails, the
+    /// run takes place. Returns an error, and runs nothing, if the packet is malformed, the chosen
+    /// thread does not exist now, or the session refuses the order.
     fn resume(&mut self, body: &[u8]) -> Answer {
         let Some(mut resume) = resume::parse(body, &self.chosen, self.features.signals) else {
             return Answer::malformed();
@@ -442,6 +450,7 @@ impl<'a, R: Run> Client<'a, R> {
         self.answer_with_notes(stop)
     }
 
+    /// Returns the reply for a stop, in terms that the client understands.
     fn stop_reply(&self, stop: Stop) -> Vec<u8> {
         stop_reply::format(&self.served.session, stop, self.features, self.options.edge_as_trap)
     }

@@ -1,6 +1,6 @@
 //! Admits one client at a time and rejects the others with a message. Other users of this machine
-//! are never admitted. A thread accepts all connections; it hands over the first client, and is
-//! busy rejecting others until that one has left (`vacate`).
+//! but root are never admitted. A thread accepts all connections; it hands over the first client,
+//! and is busy rejecting others until that one has left (`vacate`).
 
 use super::frame;
 use super::listener::Bound;
@@ -156,9 +156,9 @@ enum Accepted {
 }
 
 impl Accepted {
-    /// Returns a line for the server's user if a client is to be rejected since it belongs to
-    /// another user of this machine; `None` if it may be served. The permissions of a Unix socket's
-    /// file restrict its clients already.
+    /// Returns a line for the server's user if a client is to be rejected: another user of this
+    /// machine but root, or one whose owner cannot be determined. `None` if it may be served, as
+    /// from another machine. The permissions of a Unix socket's file restrict its clients already.
     fn reason_to_reject(&self) -> Option<String> {
         let Self::Tcp(stream) = self else { return None };
         let who = match Peer::of(stream) {
@@ -169,6 +169,7 @@ impl Accepted {
         Some(format!("refused a connection of {who}: unix:PATH accepts only its owner"))
     }
 
+    /// Returns the connection as a client to serve.
     fn into_client(self) -> Client {
         match self {
             Self::Tcp(stream) => Box::new(stream),
@@ -177,6 +178,7 @@ impl Accepted {
     }
 }
 
+/// Waits for the next connection, of any user, and accepts it.
 fn accept(bound: &Bound) -> io::Result<Accepted> {
     match bound {
         Bound::Tcp(listener) => {

@@ -91,6 +91,7 @@ impl Framer {
         Some(Unit::Packet(body))
     }
 
+    /// Drops so many bytes of the input, which are a damaged packet.
     fn reject(&mut self, bytes: usize) -> Unit {
         self.input.drain(..bytes);
         Unit::Damaged
@@ -159,6 +160,8 @@ fn run_length_body(body: &[u8]) -> Vec<u8> {
     written
 }
 
+/// Returns the character that encodes how often a byte is repeated, at most [`MOST_REPEATED`]
+/// times.
 fn count(repeated: usize) -> u8 {
     u8::try_from(repeated).unwrap_or(0).saturating_add(COUNT_OFFSET)
 }
@@ -218,6 +221,7 @@ pub(super) fn unescape(bytes: &[u8]) -> Vec<u8> {
     plain
 }
 
+/// Returns the sum of the bytes, modulo 256.
 fn checksum(body: &[u8]) -> u8 {
     body.iter().fold(0, |sum, byte| sum.wrapping_add(*byte))
 }

@@ -11,7 +11,8 @@ reverse-next do not work in the past. To load it:
   source contraflow.gdb
 ";
 
-/// Returns the answer to `qTStatus`: the hint, and that tracepoints are not supported.
+/// Returns the answer to `qTStatus` as framed packets: the hint as console output, and the empty
+/// reply, which means that tracepoints are not supported.
 pub(super) fn script_hint() -> Vec<u8> {
     let note = format!("O{}", hex::encode(NO_SCRIPT.as_bytes()));
     [frame::encode(note.as_bytes()), frame::encode(b"")].concat()

@@ -61,7 +61,8 @@ impl Inquirer {
     }
 
     /// Asks the session, and waits for the answer. Returns `None` if the server has ended. While
-    /// the program runs, the caller waits for the program's stop.
+    /// the program runs, the caller waits for the program's stop. The server's thread must not call
+    /// this: it would wait for itself.
     pub fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut dyn AnySession) -> T + Send + 'static,

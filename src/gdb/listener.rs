@@ -89,7 +89,8 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     listener
 }
 
-/// Creates a directory beside `path` that only its owner may enter.
+/// Creates a directory beside `path` that only its owner may enter. The caller removes it. Fails if
+/// there is one of this process already.
 fn private_directory(path: &Path) -> io::Result<PathBuf> {
     let name = format!(".contraflow-socket-{}", std::process::id());
     let private = path.parent().unwrap_or(Path::new("")).join(name);

@@ -33,11 +33,13 @@ pub(super) fn answer<R: Run>(
     Some(frame::escape(reply.as_bytes()))
 }
 
+/// Returns the reply with this kind of machine, the same for all runs.
 fn host_info() -> String {
     let triple = hex::encode(TRIPLE.as_bytes());
     format!("triple:{triple};ptrsize:8;endian:little;ostype:linux;vendor:pc;addressing_bits:47;")
 }
 
+/// Returns the reply with the process that is debugged; `None` if there is none.
 fn process_info<R: Run>(session: &Session<R>) -> Option<String> {
     let pid = session.run().process()?;
     let triple = hex::encode(TRIPLE.as_bytes());

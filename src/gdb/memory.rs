@@ -11,8 +11,8 @@ const UNKNOWN: &[u8] = b"E0e";
 const MAX_READ_BYTES: u64 = (frame::PACKET_SIZE_BYTES as u64 - 16) / 2;
 
 /// Returns the reply to `mADDR,LENGTH` or `xADDR,LENGTH`: the bytes up to the first unknown one, at
-/// most [`MAX_READ_BYTES`], or an error if the byte at ADDR is unknown. `None` for other packets
-/// and malformed ones. With `hides_data`, writable memory counts as unknown.
+/// most [`MAX_READ_BYTES`], or an error if the byte at ADDR is unknown, unless LENGTH is 0. `None`
+/// for other packets and malformed ones. With `hides_data`, writable memory counts as unknown.
 pub(super) fn answer<R: Run>(
     session: &Session<R>,
     tid: Tid,

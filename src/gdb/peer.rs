@@ -39,8 +39,8 @@ impl Peer {
     }
 }
 
-/// Returns true if a client may be served: it may not if it is another user of this machine, or if
-/// its owner cannot be determined.
+/// Returns true if a client may be served: one of the server's user, of root, or of another
+/// machine. It may not if it is another user of this machine, or if its owner cannot be determined.
 pub(crate) fn is_own_client(stream: &TcpStream) -> bool {
     matches!(Peer::of(stream), Ok(Peer::Own | Peer::Remote))
 }
@@ -61,6 +61,7 @@ fn owner(tables: &[String], local: SocketAddr, remote: SocketAddr) -> Option<u32
     })
 }
 
+/// Returns the IP address and port; of an IPv4 address in an IPv6 one, the former.
 fn canonical(address: SocketAddr) -> (IpAddr, u16) {
     (address.ip().to_canonical(), address.port())
 }

@@ -10,6 +10,7 @@ pub(super) fn error_reply(error: &Error) -> Vec<u8> {
     frame::error_text(&format!("{error}{remedy}"))
 }
 
+/// Returns the remedy for an error; `None` if there is none.
 fn remedy(error: &Error) -> Option<&'static str> {
     Some(match error {
         Error::LivePastIsFixed => {

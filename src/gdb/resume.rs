@@ -11,7 +11,8 @@ use crate::session::{Action, Direction, Order, Run, Session, Stop, StopReason};
 /// The reply to `vCont?`.
 pub(super) const ACTIONS: &[u8] = b"vCont;c;C;s;S;r";
 
-/// The number of single steps after which the rest of a range is executed in one run.
+/// The number of single steps in a range, besides the first one, after which its rest is executed
+/// in one run.
 const FEW_STEPS: u32 = 16;
 
 /// A parsed run control packet.
@@ -43,7 +44,7 @@ impl Resume {
         }
         session.set_conditions(conditions.for_run());
         let mut stop = session.resume(self.order, interrupted);
-        let mut steps = 0_u32;
+        let mut resumes = 0_u32;
         loop {
             let is_skipped = conditions.skips_stop(session, stop);
             let is_own = stop.thread == self.order.thread;
@@ -54,6 +55,8 @@ impl Resume {
             // The thread that was stopped continues from there.
             let order = Order { thread: stop.thread, signal: 0, ..self.order };
             let goes_on = match (self.order.action, self.range) {
+                // After a skipped breakpoint, and after the step off it (below), whose end is not
+                // reported.
                 (Action::Continue, _) => is_skipped || stepped,
                 (Action::Step, Some(range)) => {
                     let pc = session.run().pc(stop.thread);
@@ -71,8 +74,8 @@ impl Resume {
             // Step off a breakpoint first: otherwise it would be reported again, as soon as another
             // thread stops.
             let order = if is_skipped { Order { action: Action::Step, ..order } } else { order };
-            steps = steps.saturating_add(1);
-            let range = self.range.filter(|_| !is_skipped && steps > FEW_STEPS);
+            resumes = resumes.saturating_add(1);
+            let range = self.range.filter(|_| !is_skipped && resumes > FEW_STEPS);
             let ran = range.and_then(|range| session.run_within(&order, range, interrupted));
             stop = ran.unwrap_or_else(|| session.resume(order, interrupted));
         }

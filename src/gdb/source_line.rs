@@ -46,6 +46,7 @@ impl SourceLine {
             && session.run().stays_in_activation(self.tid)
     }
 
+    /// Returns true if the thread's next instruction is in the line; false if it is unknown.
     fn contains_thread<R: Run>(&self, session: &Session<R>) -> bool {
         session.run().pc(self.tid).is_some_and(|pc| self.range.contains(pc))
     }

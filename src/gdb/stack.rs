@@ -6,7 +6,7 @@
 //! COMPLETE is 1 if the general registers and the stack are known, so that gdb's own unwinders
 //! work. DEPTH is the number of all frames, of which the reply has COUNT from OFFSET on. OLDER is
 //! the reason why there are no older frames, as a number of [`number_of`]. The fields of a frame
-//! are those of [`CallFrame`], in its order.
+//! are those of [`CallFrame`], in its order: ACTIVATION is the position of the call.
 
 use super::hex;
 use super::thread_id::{self, ThreadChoice};
@@ -56,6 +56,8 @@ const fn number_of(older: MissingFrames) -> u8 {
     }
 }
 
+/// Returns true if gdb's own unwinders work for a thread: all general registers and the top of its
+/// stack are known.
 fn is_complete<R: Run>(session: &Session<R>, tid: Tid) -> bool {
     let registers = session.run().registers(tid);
     let rsp = registers.get(Register::RSP).and_then(|rsp| u64::try_from(rsp).ok());
@@ -63,7 +65,8 @@ fn is_complete<R: Run>(session: &Session<R>, tid: Tid) -> bool {
 }
 
 /// Returns true if a thread's stack memory is known at `rsp`. After a stack overflow `rsp` is below
-/// the stack, so the next writable memory above it is tried as well.
+/// the stack, so the next writable memory above it is tried as well, if it is within
+/// [`LARGEST_FRAME_BYTES`].
 fn knows_stack<R: Run>(session: &Session<R>, tid: Tid, rsp: Addr) -> bool {
     let knows = |addr: Addr| session.run().read_memory(tid, addr, &mut [0; 8]) == 8;
     let overflown = || {
@@ -87,6 +90,7 @@ fn entry(frame: &CallFrame) -> String {
     )
 }
 
+/// Returns a number in hex; `-` for `None`.
 fn hex_or_dash(value: Option<impl LowerHex>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:x}"))
 }

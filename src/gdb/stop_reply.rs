@@ -125,8 +125,9 @@ fn expedite<R: Run>(session: &Session<R>, thread: Tid, reply: &mut String) {
     }
 }
 
-/// Returns LLDB's fields with the reason of `stop` in words, for a stop with a signal other than
-/// SIGTRAP ([`signal`]): Ctrl-C, a signal, or else the fatal signal that ended the run.
+/// Returns LLDB's fields with the reason of `stop` in words: Ctrl-C, a signal, or else the signal
+/// that ended the run. Must be called only for a stop whose [`signal`] is not SIGTRAP: any other
+/// gets the ending of the run.
 fn lldb_reason<R: Run>(session: &Session<R>, stop: Stop) -> String {
     let words = match stop.reason {
         StopReason::Interrupted => "interrupted".to_owned(),

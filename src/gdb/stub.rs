@@ -80,6 +80,8 @@ impl<R: Run> Stub<R> {
         self.take_output()
     }
 
+    /// Takes the answer that gdbstub has written. If its session has ended, drops it, and returns
+    /// an error packet.
     fn take_output(&mut self) -> Vec<u8> {
         if let Some(GdbStubStateMachine::Idle(idle)) = &mut self.machine {
             return std::mem::take(&mut idle.borrow_conn().0);
@@ -90,6 +92,7 @@ impl<R: Run> Stub<R> {
     }
 }
 
+/// Starts gdbstub on an empty buffer; `None` if it refuses.
 fn start<R: Run>(served: &mut Served<R>) -> Option<Machine<R>> {
     let builder = GdbStub::builder(Output::default()).packet_buffer_size(PACKET_SIZE_BYTES);
     builder.build().ok()?.run_state_machine(served).ok()

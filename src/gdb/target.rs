@@ -125,6 +125,7 @@ pub(super) fn to_gdbstub(tid: common::Tid) -> Option<Tid> {
     usize::try_from(tid.0).ok().and_then(Tid::new)
 }
 
+/// Returns the session's ID of a thread, which may not exist; `None` if it is too large for one.
 fn from_gdbstub(tid: Tid) -> Option<common::Tid> {
     i32::try_from(tid.get()).ok().map(common::Tid)
 }
@@ -280,6 +281,7 @@ impl<R: Run> HwWatchpoint for Served<R> {
     }
 }
 
+/// Returns the session's form of a watchpoint; inserts nothing.
 fn watchpoint(addr: u64, size_bytes: u64, kind: WatchKind) -> Watchpoint {
     let access = match kind {
         WatchKind::Write => Access::Write,

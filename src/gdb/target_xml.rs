@@ -65,6 +65,8 @@ impl Vectors {
         }
     }
 
+    /// Returns true if a target description with these vectors has the register, as it has all that
+    /// are not of AVX or AVX-512.
     fn include(self, register: Register) -> bool {
         (self >= Self::Avx || !register.is_avx()) && (self == Self::Avx512 || !register.is_avx512())
     }

@@ -40,7 +40,8 @@ pub(super) fn whole_process(text: &[u8]) -> Option<Pid> {
     (tid == b"-1").then(|| process(pid)).flatten()
 }
 
-/// Parses the ID of a process, in hex; `None` if it is malformed.
+/// Parses the ID of a process, in hex; `None` if it is malformed or too large. Does not check that
+/// there is such a process.
 pub(super) fn process(text: &[u8]) -> Option<Pid> {
     hex::number(text).and_then(|pid| i32::try_from(pid).ok()).map(Pid)
 }

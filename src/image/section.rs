@@ -55,8 +55,9 @@ impl Section {
         self.offset.checked_add(inside)
     }
 
-    /// Returns true if the program saw these bytes at all times since they were mapped: the section
-    /// maps a file (or the vdso) and was never writable.
+    /// Returns true if the program saw these bytes at all times since they were mapped, as far as
+    /// this mapping shows: the section maps a file (or the vdso) and was never writable. Writes to
+    /// the file, as by another mapping of it, are not noticed.
     pub fn is_file_data(&self) -> bool {
         !self.writable && !self.altered && (self.name.starts_with('/') || &*self.name == "[vdso]")
     }

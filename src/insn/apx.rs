@@ -51,8 +51,9 @@ const fn is_reserved(map1: bool, opcode: u8) -> bool {
 
 /// Returns the bytes of the same instruction with REX in place of REX2. The upper sixteen registers
 /// become R8 to R15, which changes neither the size of the rest nor the class, and makes none of
-/// them RSP. R20 to R23 and R28 to R31 become R12 to R15, from which a MOV to RSP counts as the
-/// restoring of a function's own (`Insn::loads_sp` is false).
+/// them RSP. A limit: R20 to R23 and R28 to R31 become R12 to R15, which functions preserve, so a
+/// MOV from them to RSP is taken for a function that restores its own RSP (`Insn::loads_sp` is
+/// false, though it may switch stacks).
 fn without_rex2(legacy: &[u8], payload: u8, opcode: u8, operands: &[u8]) -> Vec<u8> {
     let upper = payload >> 4 & 0b111;
     let rex = 0x40 | payload & 0x0f | upper;

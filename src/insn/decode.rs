@@ -61,8 +61,9 @@ impl Class {
         !matches!(self, Self::Other | Self::Ptwrite | Self::MovCr3 | Self::Vmptrld)
     }
 
-    /// Returns true for a far transfer: control may leave the privilege level, segment or virtual
-    /// machine. Includes INT, SYSCALL and VM entries ([`Self::FarCall`], [`Self::FarReturn`]).
+    /// Returns true for a far transfer ([`Self::FarCall`], [`Self::FarReturn`],
+    /// [`Self::FarJmp`]): control may leave the privilege level, segment or virtual machine. INT,
+    /// SYSCALL and VM entries are among them.
     pub const fn is_far(self) -> bool {
         matches!(self, Self::FarCall | Self::FarReturn | Self::FarJmp)
     }
@@ -109,7 +110,9 @@ pub enum FlagsCopy {
 }
 
 impl FlagsCopy {
-    /// Returns the copy of all flags that an instruction with this mnemonic makes.
+    /// Returns the copy of all flags that an instruction with this mnemonic makes to memory
+    /// (PUSHF) or from there (POPF, IRET). SYSCALL and SYSRET, whose copy is in R11, and LAHF and
+    /// SAHF, which copy a part, count as [`Self::None`].
     const fn of(mnemonic: Mnemonic) -> Self {
         use Mnemonic::{Iret, Iretd, Iretq, Popf, Popfd, Popfq, Pushf, Pushfd, Pushfq};
         match mnemonic {

@@ -9,8 +9,8 @@ use iced_x86::{
 /// each branch; `code` lies at the address `at`. `None` if it uses x87, MMX, vector, mask or tile
 /// registers (as far as the disassembler lists them), does not decode to its end, or transfers
 /// control in any way but by a direct near branch, a return of any kind (RETF, IRET and SYSRET,
-/// too), an INT of any kind or SYSCALL: that is, indirectly, by UD2, by XBEGIN, or by a far jump or
-/// call.
+/// too), an INT of any kind or SYSCALL: that is, indirectly, by UD2, by XBEGIN, XABORT or XEND, or
+/// by a far jump or call.
 pub fn outside_targets(code: &[u8], at: u64) -> Option<Vec<u64>> {
     let is_inside = |target: u64| target.wrapping_sub(at) < code.len() as u64;
     let (mut targets, mut info) = (Vec::new(), InstructionInfoFactory::new());

@@ -386,8 +386,8 @@ impl Executed<'_> {
     }
 
     /// Returns the origin of `wanted` after a LEA to the register part `to`: a copy if its address
-    /// is one register alone, and a constant if it has no register but RIP. `None` if it is
-    /// computed.
+    /// is its base alone, and a constant if it has no register but RIP. `None` if it is computed,
+    /// as from an index, even an index alone.
     fn origin_of_lea(
         &self,
         wanted: RegisterPart,

@@ -39,8 +39,9 @@ impl Activation {
 
 impl OpenRecording {
     /// Returns the activations of a thread at the current position, innermost first: by the unwind
-    /// tables if its registers are known, else by the path. At most [`MOST_ACTIVATIONS`], or one
-    /// more by the path; none if the thread has no next instruction.
+    /// tables if its registers are known, else by the path. By the path, only those callers are
+    /// there whose call is in the history ([`crate::session::Run::missing_frames`]). At most
+    /// [`MOST_ACTIVATIONS`], or one more by the path; none if the thread has no next instruction.
     pub(super) fn activations(&self, tid: Tid) -> Vec<Activation> {
         let machine = ThreadMachine::new(self.run(), tid);
         let symbols = self.asked.symbols();

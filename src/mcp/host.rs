@@ -50,7 +50,8 @@ pub trait Host {
     /// Returns a step on the search for the origin of `expression` as JSON.
     fn origin_step(&self, step: &OriginStep, expression: &str, is_exact: bool) -> Value;
 
-    /// Returns gdb's text for the value of an expression.
+    /// Returns gdb's text for the value of an expression at the question's position. Fails if gdb
+    /// has none, and once `interrupted` returns true.
     fn gdb_value(
         &self,
         question: &GdbQuestion<'_>,

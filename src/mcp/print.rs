@@ -94,7 +94,7 @@ impl OpenRecording {
     /// Calls `evaluate` in the activation whose innermost frame is number `frame`, or without it in
     /// the innermost of [`MOST_FRAMES`] activations in which it succeeds. Also returns the number
     /// of that frame. Fails with the innermost frame's error, or if `frame` is another frame of an
-    /// activation.
+    /// activation. The caller has checked that `frame` exists.
     fn evaluate_in_frames<T>(
         &self,
         tid: Tid,
@@ -146,8 +146,9 @@ impl OpenRecording {
     }
 
     /// Returns the address range of the value of an expression, to be watched: in the innermost
-    /// frame of the stopped thread in which it has a meaning. Fails if the value is not in one
-    /// range of memory, or is larger than [`MOST_WATCHED_BYTES`].
+    /// frame of the stopped thread in which it has a meaning. A value of unknown size counts as 8
+    /// bytes. Fails if the value is not in one range of memory, has no bytes, or is larger than
+    /// [`MOST_WATCHED_BYTES`].
     pub(super) fn memory_range(&self, text: &str) -> Result<AddrRange, String> {
         let tid = self.session.last_stop().thread;
         let question = Question::parse(text).map_err(|error| error.to_string())?;

@@ -100,6 +100,8 @@ impl OpenRecording {
             // A register alone is that of the innermost frame.
             None => text.starts_with('$').then_some(0),
         };
+        // Without `position`, that is the current one, or the end of the run (`None`), and the
+        // thread is the one that stopped; at a named position, the one that executes there.
         let origin = OriginQuestion {
             value: FollowedValue::Expression { text: &question, frame: activation },
             at: at.or(here),

@@ -24,8 +24,8 @@ struct SteppedFunction {
 
 impl OpenRecording {
     /// Answers `back` and `forward`: moves as `wanted` says, and returns the new position, also if
-    /// it is that of an earlier stop, such as the end of the history. Removes the breakpoints and
-    /// watchpoints that the move inserted.
+    /// something else stopped the move first, such as the end of the history. Removes the
+    /// breakpoints and watchpoints that the move inserted, also if it fails.
     pub(super) fn travel(
         &mut self,
         direction: Direction,
@@ -150,8 +150,8 @@ impl OpenRecording {
     }
 
     /// Makes `count` steps of the thread that stopped last, or fewer if one does not change the
-    /// position, as at an end of the history, or if the user interrupts it. Removes their
-    /// breakpoints.
+    /// position, as at an end of the history, or if the user interrupts it. Fails as [`Self::step`]
+    /// does, after the steps before that one. Removes their breakpoints.
     fn steps(
         &mut self,
         direction: Direction,
@@ -172,7 +172,10 @@ impl OpenRecording {
         Ok(())
     }
 
-    /// Makes one step of the thread that stopped last. Leaves its breakpoints to the caller.
+    /// Makes one step of the thread that stopped last: one instruction, to another line (over
+    /// calls), or out of the function. Steps of lines and out of functions fail in path recordings
+    /// and in code without unwind tables, and out of a function without a caller. Leaves its
+    /// breakpoints to the caller.
     fn step(
         &mut self,
         direction: Direction,

@@ -71,7 +71,8 @@ impl SharedImages {
         }
     }
 
-    /// Returns true if `path` is a hard link to the shared file of an image, and intact.
+    /// Returns true if `path` is a hard link to the shared file of an image, and intact by its time
+    /// of modification ([`INTACT`]).
     fn is_intact_shared(&self, id: &ImageId, path: &Path) -> bool {
         let Some((contents, _)) = &self.dirs else { return false };
         let found = |path: &Path| fs::symlink_metadata(path).ok().filter(is_intact);
@@ -115,6 +116,7 @@ pub(super) fn mark_intact(file: &File) -> io::Result<()> {
     file.set_times(FileTimes::new().set_modified(INTACT))
 }
 
+/// Returns true if a file is marked as intact ([`INTACT`]): nothing has written to it since.
 fn is_intact(metadata: &Metadata) -> bool {
     metadata.modified().is_ok_and(|modified| modified == INTACT)
 }

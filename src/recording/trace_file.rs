@@ -28,7 +28,8 @@ impl TraceFile {
     }
 
     /// Writes the pending packets to the files, as one chunk with its checksum; nothing if there
-    /// are none.
+    /// are none. After an error they are still pending: another call would write them again, after
+    /// those that were written.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         if self.pending.is_empty() {
             return Ok(());

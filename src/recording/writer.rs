@@ -125,8 +125,8 @@ impl Writer {
         self.append(TraceId::Thread(tid), packets)
     }
 
-    /// Appends bytes to a trace that another tool took, and starts it if there is none. Calls
-    /// `progress` with the number of these bytes appended so far.
+    /// Appends bytes to a trace that another tool took, and starts it if there is none, even
+    /// without bytes. Calls `progress` with the number of these bytes appended so far.
     pub fn append_imported(
         &mut self,
         trace: TraceId,

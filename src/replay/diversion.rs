@@ -2,7 +2,8 @@
 //! That happens in the replay's process, after a checkpoint. The caller undoes it
 //! ([`Replay::end_diversion`]) before it moves the replay: a copy of the checkpoint replaces the
 //! process. In a diversion the code runs without the log, and its system calls are imitated or
-//! refused, so that nothing outside changes.
+//! refused, so that nothing outside changes. *Lent* memory is the debugger's own ([`super::lent`]),
+//! and keeps its contents.
 
 use super::error::Error;
 use super::goals::Goals;

@@ -17,7 +17,8 @@ const PIECE_BYTES: usize = 64 << 10;
 const MIN_MAPPED_BYTES: u64 = 1 << 20;
 const PAGE_BYTES: u64 = 4096;
 
-/// A part of a mapping's memory that the core file has.
+/// A part of a mapping's memory that the core file has: `range`, in both the mapping and the
+/// section of the file.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     mapping: &'a Mapped,
@@ -95,7 +96,8 @@ impl Epoch {
 }
 
 impl Part<'_> {
-    /// Returns the offset in the core file of an address of the section.
+    /// Returns the offset in the core file, and so in `Section::bytes` (the whole file), of an
+    /// address of the section.
     fn offset_of(self, addr: Addr) -> u64 {
         self.section.offset.saturating_add(addr.0.saturating_sub(self.section.range.start.0))
     }

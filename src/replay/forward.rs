@@ -71,19 +71,20 @@ impl Replay {
         }
     }
 
-    /// Moves back to right after the last instruction that met a watch since the tick before the
-    /// last; stays if there is none, or if an entry of the log was last. Called after a run that
-    /// ended at a watch: it may have gone on from the access, since the program's state is not
-    /// exact within a translated branch.
+    /// Moves back to right after the last instruction that met a watch, if it is in the current
+    /// tick or the one before it; stays if there is none, or if an entry of the log was last.
+    /// Called after a run that ended at a watch: it may have gone on from the access, since the
+    /// program's state is not exact within a translated branch.
     pub(super) fn seek_after_access(&mut self, watches: &[Watch]) -> Result<(), Error> {
         let end = self.exact_position()?;
         let last = self.last_access_before(end, watches)?.map_or(end, |access| access.end);
         if self.position() == last { Ok(()) } else { self.seek(last) }
     }
 
-    /// Returns the positions of the last instruction that met a watch since the tick before the
-    /// last before `end`, the current position; `None` if there is none, or if an entry of the log
-    /// was last. Moves the replay.
+    /// Returns the positions before and after the last instruction before `end` that met a watch,
+    /// searched from the beginning of the tick before that of `end` on, but not past an entry of
+    /// the log; `None` if there is none, or if an entry was last. `end` is the current position.
+    /// Moves the replay, perhaps past `end` by the REP instruction there.
     pub(super) fn last_access_before(
         &mut self,
         end: Position,
@@ -103,7 +104,9 @@ impl Replay {
                     last = Some(before..replay.position());
                 }
             }
-            // A debug register ends a REP instruction after the iteration that it is met by.
+            // A debug register ends a REP instruction after the iteration that it is met by. Then
+            // `end` is amid that instruction: its finished iterations do not count in the position,
+            // so the loop ended before it. Repeats it up to the iteration that meets the watch.
             let repeats = || Ok::<_, Error>(replay.insn_at(replay.ip()?).is_some_and(|i| i.rep));
             let before = replay.position();
             if last.is_none()

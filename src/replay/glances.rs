@@ -100,6 +100,8 @@ impl Replay {
         // added to those of the position.
         let begun = if glance.answered == 0 { self.ticks } else { 0 };
         let ticks = begun.checked_add(glance.ticks)?;
+        // In a run to a hook, `cursors[n]` is at the entry that is next after `n` answered ones. In
+        // other runs, nothing is answered.
         let entry = match glance_facts.cursors {
             Some(cursors) => cursors.get(usize::try_from(glance.answered).ok()?)?.index(),
             None => self.cursor.index(),

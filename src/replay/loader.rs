@@ -1,5 +1,6 @@
-//! Makes a process with the memory and threads of a program at its first instruction, and an empty
-//! one for a keyframe.
+//! Makes a process with the memory and threads of a program at its first instruction, and one
+//! without the memory for a keyframe. The replay's own page and code cache are in the same address
+//! space: they stay out of the *reserved* ranges, which the program maps at some time.
 
 use super::contexts::{Context, Contexts, NT_X86_XSTATE};
 use super::epoch::Epoch;

@@ -1,7 +1,7 @@
 //! Mappings and memory of the replay's process, changed by system calls that it is made to execute
-//! (at the SYSCALL instruction in the replay's own page) and by writes from outside. Translated
-//! code of memory that changes is dropped first. A stack's *room* is the memory below it into which
-//! it may grow, and which is mapped already.
+//! (at the SYSCALL instruction in the replay's own page, which the program does not see) and by
+//! writes from outside. Translated code of memory that changes is dropped first. A stack's *room*
+//! is the memory below it into which it may grow, and which is mapped already.
 
 use super::epoch::Epoch;
 use super::error::Error;

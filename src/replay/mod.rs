@@ -6,7 +6,12 @@
 //! executes. System calls are not made: what they did is taken from the log. Each program of the
 //! run, from one execve(2) to the next (an *epoch*), has its own process.
 //!
-//! Going back means to start from a *checkpoint*, a copy of the process that was kept on the way.
+//! Going back means to start from a *checkpoint*, a copy of the process that was kept on the way,
+//! or from a *keyframe*, a copy of the program's state in the recording.
+//!
+//! An *entry* of the log records one event, and a *tick* is a counted branch ([`Position`]). An
+//! entry happens when its thread has reached the entry's *site*. For most entries, that is a
+//! *hook*: an instruction whose result does not follow from registers and memory, such as SYSCALL.
 
 mod answers;
 mod checkpoint_timer;

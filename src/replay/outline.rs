@@ -275,13 +275,13 @@ impl Outline {
     }
 
     /// Returns the number of a thread's last entry before entry number `before`; `None` if the log
-    /// has none.
+    /// has none. Scans the entries between, so a loop of calls may be slow.
     pub(super) fn last_entry_of(&self, tid: Tid, before: u64) -> Option<u64> {
         (self.first..before).rev().find(|entry| self.thread_of(*entry) == Some(tid))
     }
 
     /// Returns the number of a thread's first entry from entry number `from` on; `None` if the
-    /// thread has no more.
+    /// thread has no more. Scans the entries between.
     pub(super) fn next_entry_of(&self, tid: Tid, from: u64) -> Option<u64> {
         (from..self.len()).find(|entry| self.thread_of(*entry) == Some(tid))
     }

@@ -1,6 +1,7 @@
 //! Prepares for going back from the end of a run, while the user looks at the end.
 //!
-//! A process that was loaded from the keyframe at the end has no earlier checkpoint to go back to.
+//! A process that was loaded from the keyframe (a copy of the program's state in the recording) at
+//! the end has no earlier checkpoint to go back to.
 //! So a second process is loaded from the keyframe before it, runs to the end while it keeps
 //! checkpoints, and then takes the place of the first. If the user interrupts that, it is set aside
 //! ([`Preparation::Loading`], [`Preparation::Interrupted`]).

@@ -1,4 +1,4 @@
-//! Runs forward: by ticks, in the engine's counting code, from one entry of the log to the next.
+//! Runs forward: by ticks (counted branches) in the engine, from one entry of the log to the next.
 //!
 //! [`Replay::run_until`] sets the *stops*, addresses at which a run ends, and runs to its target.
 //! It passes stops that the goals do not accept. For each entry on the way:

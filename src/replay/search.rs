@@ -1,10 +1,10 @@
 //! Moves backwards: by single instructions, and to the last hit of a goal before a position.
 //!
-//! A search goes from the last checkpoint to the position forward, and notes all hits of the goals
-//! and watches on the way ([`Replay::hits_until`]). The last one is the result. If there is none,
-//! the part before that checkpoint is searched, and so on. If there are many, the search keeps a
-//! checkpoint halfway to the position, and begins anew from there. The other hits are kept for the
-//! user's next search ([`Hits`]).
+//! A search goes from the last checkpoint to the position forward, and notes all *hits* of the
+//! goals and watches on the way ([`Replay::hits_until`]): where a run forward would end. The last
+//! one is the result. If there is none, the part before that checkpoint is searched, and so on. If
+//! there are many, the search keeps a checkpoint halfway to the position, and begins anew from
+//! there. The other hits are kept for the user's next search ([`Hits`]).
 
 use super::error::Error;
 use super::events::Site;

@@ -239,13 +239,15 @@ impl Replay {
         })
     }
 
-    /// Returns the work of replaying the run from one position to another, in ticks; 0 if that is
+    /// Estimates the work of replaying the run from one position to another, in ticks; 0 if that is
     /// earlier.
     fn work_between(&self, start: Position, end: Position) -> u64 {
         self.work_before(end).saturating_sub(self.work_before(start))
     }
 
-    /// Returns the work of replaying the run up to a position, in ticks.
+    /// Estimates the work of replaying the run from its beginning up to a position, in ticks: those
+    /// executed, and [`TICKS_PER_ENTRY`] for each entry. Only differences count: dropped entries
+    /// are included.
     fn work_before(&self, position: Position) -> u64 {
         let entries = position.entry.saturating_mul(TICKS_PER_ENTRY);
         self.ticks_before(position).saturating_add(entries)

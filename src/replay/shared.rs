@@ -94,7 +94,9 @@ impl Epoch {
     }
 
     /// Writes to the memory file that is mapped at `addr`, even if the mapping is not writable: all
-    /// mappings of the file show it. Returns false, and writes nothing, if there is none.
+    /// mappings of the file show it. `bytes` must end within that mapping: those beyond it would go
+    /// to the file all the same. Returns false, and writes nothing, if no memory file is mapped
+    /// there.
     pub(super) fn write_shared(&self, addr: Addr, bytes: &[u8]) -> Result<bool, Error> {
         let there = self.engine.space.overlapping(AddrRange::sized(addr, 1)).next();
         let Some(mapping) = there.filter(|mapping| mapping.protection.shared) else {

@@ -1,6 +1,7 @@
 //! Single instructions, executed by the CPU in the program's own code, and walks over several of
-//! them before the next tick. A REP instruction counts as one, with all its iterations, and is
-//! executed in the code cache.
+//! them before the next tick, a counted branch. A REP instruction counts as one, with all its
+//! iterations, and is executed in the code cache. Callers do not step an instruction with a *hook*
+//! ([`Replay::hook_here`]): the log has its result.
 
 use super::error::Error;
 use super::goals::{EngineEvent, MoveEnd};

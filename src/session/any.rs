@@ -10,7 +10,7 @@ pub trait AnySession {
     /// Returns the run.
     fn run(&self) -> &dyn Run;
 
-    /// Returns the run, to change it.
+    /// Returns the run, to change it. Moves and resumes are methods of the session.
     fn run_mut(&mut self) -> &mut dyn Run;
 
     /// Returns the last stop.
@@ -32,17 +32,19 @@ pub trait AnySession {
     /// Steps a thread back ([`Session::step_back`]).
     fn step_back(&mut self, thread: Tid, step: BackStep, interrupted: &dyn Fn() -> bool) -> Stop;
 
-    /// Inserts a breakpoint. Returns false if there cannot be one
-    /// ([`Session::insert_breakpoint`]).
+    /// Inserts a breakpoint in the program. Returns false, and inserts nothing, if there cannot be
+    /// one ([`Session::insert_breakpoint`]).
     fn insert_breakpoint(&mut self, kind: BreakpointKind, addr: Addr) -> bool;
 
-    /// Inserts a watchpoint. Returns false if the run cannot watch it together with the others.
+    /// Inserts a watchpoint in the program. Returns false, and inserts nothing, if the run cannot
+    /// watch it together with the others.
     fn insert_watchpoint(&mut self, watchpoint: Watchpoint) -> bool;
 
-    /// Removes all breakpoints, watchpoints and conditions.
+    /// Removes all breakpoints, watchpoints and conditions, of the program and of the process
+    /// beside it.
     fn clear_breakpoints(&mut self);
 
-    /// Moves back to where memory was last changed ([`Run::go_to_last_change`]).
+    /// Moves back to where memory was last changed ([`Session::go_to_last_change`]).
     fn go_to_last_change(
         &mut self,
         range: AddrRange,

@@ -1,5 +1,5 @@
-//! The function calls around a position of a recording: which functions a thread entered or
-//! returned to shortly before and shortly after it.
+//! The function calls around a position of a recording: the *arrivals* of a thread in functions, by
+//! calls, returns and signals, shortly before and shortly after it.
 
 use crate::common::{Addr, Tid};
 use crate::timeline::{Arrival, ArrivalKind, CallTrace, Timeline, Visit};
@@ -27,8 +27,9 @@ const REACH_FACTOR: u64 = 8;
 const MAX_REACH: u64 = 1 << 24;
 
 /// Returns the last `count` arrivals of a thread in functions before its instruction `index`, and
-/// the first `count` from there on; fewer if the path or the searched range has fewer. Searches at
-/// most about [`MAX_REACH`] instructions on either side.
+/// the first `count` from there on, in the order of the path; fewer if the path or the searched
+/// range has fewer. Searches at most about [`MAX_REACH`] instructions on either side. Leaves out an
+/// arrival after the thread's last instruction, which has no position.
 pub(super) fn calls_around(
     timeline: &Timeline,
     tid: Tid,

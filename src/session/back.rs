@@ -37,7 +37,7 @@ pub struct Activation {
     pub returns_to: Addr,
 }
 
-/// A file's name and a line.
+/// A file's name without directories, and a line.
 type Line = (String, u32);
 
 /// The result of one step back, by the instruction that is about to execute then.
@@ -62,9 +62,11 @@ struct BackWalk<'a, R> {
 }
 
 impl<R: Run> Session<R> {
-    /// Steps a thread back, and waits for the stop. The reason of the stop is
-    /// [`StopReason::Step`] if the step is complete; otherwise a breakpoint, a signal, an interrupt
-    /// or the beginning of the history ended it on the way.
+    /// Steps a thread back, and waits for the stop. The reason of the stop is [`StopReason::Step`]
+    /// if the step is complete; otherwise a breakpoint, a signal, an interrupt or the beginning of
+    /// the history ended it on the way. If the call of a [`BackStep::Out`] is not found, the step
+    /// goes back to such a stop. The session's last stop may have another reason than the returned
+    /// one: that of the last part of the step.
     pub fn step_back(
         &mut self,
         thread: Tid,
@@ -136,7 +138,7 @@ impl<R: Run> BackWalk<'_, R> {
     }
 
     /// Goes back by one instruction. If that is the RET of a function that is not to be entered,
-    /// goes on to the call of that function.
+    /// goes on to the call of that function. Unknown code counts as that of the same function.
     fn step_one_back(&mut self) -> BackMove {
         let from = self.pc();
         let stop = self.resume(Action::Step);
@@ -178,8 +180,9 @@ impl<R: Run> BackWalk<'_, R> {
     }
 
     /// Goes back to the call of an activation, by breakpoints at the call instructions before its
-    /// return address. Returns [`Self::step_complete`] there, or an earlier stop: the user's
-    /// breakpoints still stop the run.
+    /// return address. Returns [`Self::step_complete`] there, or another stop: the user's
+    /// breakpoints still stop the run, and without such a call it ends at the beginning of the
+    /// history. At the call, the session's last stop is that of the breakpoint.
     fn reach_call(&mut self, activation: Activation) -> Stop {
         let Activation { cfa, returns_to } = activation;
         let calls: BTreeSet<Addr> = (2..=MAX_CALL_BYTES)
@@ -210,6 +213,7 @@ impl<R: Run> BackWalk<'_, R> {
         if is_there { self.step_complete() } else { stop }
     }
 
+    /// Returns true if a call instruction of this length is at `at`; false if the code is unknown.
     fn is_call(&self, at: Addr, length: u64) -> bool {
         let class = self.class_at(at);
         let is_call = |class| matches!(class, Class::Call { .. } | Class::CallIndirect);
@@ -224,6 +228,7 @@ impl<R: Run> BackWalk<'_, R> {
         Some((insn.class, u64::from(insn.len)))
     }
 
+    /// Returns an order for the walk's thread to go backward, with no thread locked.
     fn order(&self, action: Action) -> Order {
         let (direction, thread) = (Direction::Backward, self.thread);
         Order { action, direction, thread, locked: false, signal: 0 }
@@ -233,6 +238,7 @@ impl<R: Run> BackWalk<'_, R> {
         self.session.resume(self.order(action), self.interrupted)
     }
 
+    /// Returns the stop of a complete step; the session's last stop is left as it is.
     fn step_complete(&self) -> Stop {
         Stop { thread: self.thread, reason: StopReason::Step }
     }
@@ -250,6 +256,7 @@ impl<R: Run> BackWalk<'_, R> {
         self.pc().and_then(|pc| self.line_of(pc))
     }
 
+    /// Returns the line of the code at an address; `None` if it is unknown.
     fn line_of(&self, addr: Addr) -> Option<Line> {
         self.session.run().location_of(addr)?.line
     }

@@ -1,6 +1,7 @@
-//! The addresses at which a run stops, and the memory whose accesses stop it. Only an exact
-//! recording evaluates conditions, during its replay. Other runs stop in any case: their views
-//! evaluate the conditions then, and resume. Views also count hits.
+//! The addresses at which a run stops, and the memory whose accesses stop it. A breakpoint may have
+//! a *condition* of the user, and then stops a thread only if it holds. Only an exact recording
+//! evaluates conditions, during its replay. Other runs stop in any case: their views evaluate the
+//! conditions then, and resume. Views also count hits.
 
 use super::KnownRegisters;
 use crate::common::Addr;
@@ -104,13 +105,14 @@ pub struct Breakpoints {
 
 impl Breakpoints {
     /// Inserts a breakpoint. Inserting it again has no effect. There may be one of each kind at an
-    /// address.
+    /// address. Leaves the conditions, which decide about the new address too.
     pub fn insert(&mut self, kind: BreakpointKind, addr: Addr) {
         self.addrs_of_kind(kind).insert(addr);
         self.all.insert(addr);
     }
 
-    /// Removes a breakpoint. Returns true if it was inserted.
+    /// Removes a breakpoint; one of the other kind at the address stays. Returns true if it was
+    /// inserted. Leaves the conditions, also that of this breakpoint ([`Self::set_conditions`]).
     pub fn remove(&mut self, kind: BreakpointKind, addr: Addr) -> bool {
         let removed = self.addrs_of_kind(kind).remove(&addr);
         if self.kind_at(addr).is_none() {
@@ -119,20 +121,21 @@ impl Breakpoints {
         removed
     }
 
-    /// Inserts a watchpoint. Inserting it again has no effect.
+    /// Inserts a watchpoint. Inserting it again has no effect. Does not check that the run can
+    /// watch it. One with another size or access is another watchpoint.
     pub fn watch(&mut self, watchpoint: Watchpoint) {
         if !self.watchpoints.contains(&watchpoint) {
             self.watchpoints.push(watchpoint);
         }
     }
 
-    /// Removes a watchpoint. Returns true if it was inserted.
+    /// Removes the watchpoint with this address, size and access. Returns true if it was inserted.
     pub fn unwatch(&mut self, watchpoint: Watchpoint) -> bool {
         let index = self.watchpoints.iter().position(|known| *known == watchpoint);
         index.map(|index| self.watchpoints.remove(index)).is_some()
     }
 
-    /// Sets the conditions of the breakpoints.
+    /// Sets the conditions of all breakpoints, in place of the previous ones.
     pub fn set_conditions(&mut self, conditions: Conditions) {
         self.conditions = conditions;
     }
@@ -164,7 +167,7 @@ impl Breakpoints {
         }
     }
 
-    /// Returns the addresses of all breakpoints.
+    /// Returns the addresses of the breakpoints of both kinds; not those of watchpoints.
     pub fn addrs(&self) -> &BTreeSet<Addr> {
         &self.all
     }

@@ -1,5 +1,5 @@
-//! The files of this machine that belong to a recording's debug information, for a packed
-//! recording.
+//! The *companions* of a recording: files of this machine that belong to its debug information. A
+//! packed recording contains them, for use on other machines.
 
 use crate::common::Visible;
 use crate::image::Bytes;
@@ -60,15 +60,17 @@ pub fn companions_of(reader: &Reader, with_sources: bool) -> Result<Vec<Extra>, 
 }
 
 /// Returns an absolute path without its leading `/`, as source files are named in a packed
-/// recording; `None` for a relative path, or one with invisible characters or not in UTF-8.
+/// recording; `None` for `/`, a relative path, or one with invisible characters or not in UTF-8.
 fn packed_path(path: &Path) -> Option<&str> {
     let rest = path.to_str()?.strip_prefix('/')?;
     let is_plain = !rest.is_empty() && Visible(rest).to_string() == rest;
     is_plain.then_some(rest)
 }
 
-/// Returns true if a file of this machine exists and is a source file, by its name and size; false
-/// for others, since the debug information of a hostile program may name any file.
+/// Returns true if an absolute path names an existing source file of this machine, by its name and
+/// size; false for others, since the debug information of a hostile program may name any file. Also
+/// false for paths that a packed recording cannot have: relative ones, and those with invisible
+/// characters or not in UTF-8.
 pub fn is_source(path: &Path) -> bool {
     let extension = path.extension().and_then(OsStr::to_str);
     let is_named = extension.is_some_and(|name| SOURCE_EXTENSIONS.contains(&name));
@@ -82,8 +84,8 @@ pub fn is_source(path: &Path) -> bool {
 pub type SourceDirectory = (PathBuf, PathBuf);
 
 /// Returns the outermost directories of source files in an unpacked recording: none lies in
-/// another, as the recording lists each before those in it. Leaves out paths under which nothing is
-/// packed, such as relative ones.
+/// another, as the recording lists each before those in it. Leaves out paths under which nothing
+/// can be packed, such as relative ones. Does not check that the directories exist.
 pub fn source_directories(reader: &Reader) -> Vec<SourceDirectory> {
     let mut outermost: Vec<SourceDirectory> = Vec::new();
     for dir in reader.source_directories() {

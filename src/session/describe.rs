@@ -161,7 +161,8 @@ impl Library {
     /// Returns the entries of the dynamic linker's list in its order: first the program itself,
     /// with an empty path, then its libraries. Leaves out the vdso, which has a name without a
     /// directory and no file. A library whose name is relative to a directory of the program gets
-    /// the path of its file, which `regions` returns with the mapped memory.
+    /// the path of its file, which `regions` returns with the mapped memory; it keeps its name if
+    /// none is found. Does not call `regions` if there is no such library.
     pub(super) fn from_link_maps(
         maps: Vec<LinkMap>,
         regions: impl FnOnce() -> Option<Vec<Region>>,

@@ -9,8 +9,10 @@ use std::io::Write;
 
 impl Replayed {
     /// Steps or continues a thread in a diversion, in a function that the debugger calls, and
-    /// returns the stop. The session's position in the recorded run stays. If the function cannot
-    /// go on, reports an interrupt; after an error, also ends the diversion.
+    /// returns the stop. The session's position in the recorded run stays. Watchpoints and
+    /// requested system calls do not stop the function; any signal does, before its delivery. If it
+    /// cannot go on, reports an interrupt; after an error, also ends the diversion. Fails only if
+    /// the diversion cannot be ended.
     pub(super) fn resume_diverted(
         &mut self,
         order: &Order,

@@ -21,7 +21,7 @@ pub enum Error {
     /// A thread-local variable without a known address.
     #[error(transparent)]
     NoThreadLocal(NoThreadLocal),
-    /// A write to a program that is gone.
+    /// A write to a program that is gone, or to a thread that does not exist.
     #[error("the program is gone")]
     Gone,
     /// A start of a program in a session of a recording.
@@ -39,7 +39,7 @@ pub enum Error {
     /// A question about values of the past in a run that is not an exact recording.
     #[error("only an exact recording has the values of the past")]
     NotExact,
-    /// A seek in a run without a history.
+    /// A seek or a search in a run without a history.
     #[error("there is no history")]
     NoHistory,
     /// A `siginfo_t` whose size differs from the kernel's.

@@ -1,12 +1,13 @@
 //! The last executions of some code, and the last change of memory, in an exact recording: found by
 //! running the replay backwards. A search moves the replay; unless it is to end elsewhere, it then
-//! moves back to the position at which it was requested. Each search ends a diversion first.
+//! moves back to the position at which it was requested. Each search first ends a *diversion*, the
+//! state that the debugger has changed.
 
 use super::replayed::Replayed;
 use super::source::{CodeSymbols, symbols_of};
 use super::{Execution, ExecutionSearch, ExecutionSink, LastChange, Position, SearchEnd};
 use crate::common::{Addr, AddrRange};
-use crate::replay::{self, Goals, MoveEnd, Watch, WatchKind};
+use crate::replay::{self, Goals, MoveEnd, Position as ReplayPosition, Watch, WatchKind};
 use crate::timeline::Images;
 use std::collections::BTreeSet;
 
@@ -24,8 +25,8 @@ impl Replayed {
     }
 
     /// Searches backwards for executions of instructions, and calls `sink` for each with the run at
-    /// its position. Then moves back to the current position, but after an error may be elsewhere.
-    /// Ends a diversion.
+    /// its position. Then moves back to the current position, also if the user interrupts the
+    /// search; after an error, the run may be elsewhere. Ends a diversion.
     pub(super) fn search_executions(
         &mut self,
         search: &ExecutionSearch<'_>,
@@ -56,7 +57,7 @@ impl Replayed {
         let Some((moment, instructions)) = from else {
             return Ok(replay.go_to_end(interrupted)? != MoveEnd::Interrupted);
         };
-        replay.seek(replay::Position { instructions, ..replay.position_of_moment(moment) })?;
+        replay.seek(ReplayPosition { instructions, ..replay.position_of_moment(moment) })?;
         Ok(true)
     }
 
@@ -87,7 +88,8 @@ impl Replayed {
     }
 
     /// Moves back to the last write to a memory range: its instruction is about to execute. Returns
-    /// to the current position if there is none, or if the user interrupts the search.
+    /// to the current position if there is none, or if the user interrupts the search; after an
+    /// error, the run may be elsewhere. Ends a diversion.
     pub(super) fn move_to_last_change(
         &mut self,
         range: AddrRange,
@@ -108,7 +110,7 @@ impl Replayed {
 
     /// Moves to `here`, the position at which a search was requested; `was_at_end` if it was the
     /// end of the run.
-    fn return_to(&mut self, here: replay::Position, was_at_end: bool) -> Result<(), replay::Error> {
+    fn return_to(&mut self, here: ReplayPosition, was_at_end: bool) -> Result<(), replay::Error> {
         let replay = self.replay.get_mut();
         replay.seek(here)?;
         if was_at_end {

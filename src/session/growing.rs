@@ -28,8 +28,8 @@ impl Replayed {
     }
 
     /// Continues with the same recording after more was written to it; stays at its position.
-    /// Forgets failures, symbols and the path, which may have changed. Returns false if the
-    /// recording has to be opened anew.
+    /// Forgets failures, symbols and the path, which may have changed. Returns false if that is not
+    /// possible: the caller drops this run, and opens the recording anew.
     pub(super) fn extend(&mut self, reader: Reader) -> Result<bool, replay::Error> {
         (self.failure, self.symbols) = (None, LazySymbols::default());
         self.path = OnceCell::new();
@@ -43,7 +43,7 @@ impl Replayed {
     }
 
     /// Moves to the end of the recording, unless it is there. Ends a diversion first. Returns false
-    /// if the user interrupted the move.
+    /// if the user interrupted the move; the run is then on the way, and can go on from there.
     pub(super) fn go_to_end(
         &mut self,
         interrupted: &dyn Fn() -> bool,

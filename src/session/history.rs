@@ -18,10 +18,12 @@ pub struct ThreadInfo {
     pub pid: Pid,
     /// The thread's name in the kernel, possibly empty.
     pub name: String,
-    /// The first position at which the thread exists.
+    /// The first position at which the thread exists; 0 at the live end of a program, and in an
+    /// exact recording.
     pub first: u64,
     /// The first position at which the thread no longer exists; `None` if it lived to the end of
-    /// the history or died together with the whole process.
+    /// the history or died together with the whole process. Also `None` at the live end of a
+    /// program, and in an exact recording.
     pub ended: Option<u64>,
 }
 

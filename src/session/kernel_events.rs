@@ -1,9 +1,9 @@
 //! System calls and signals of a recorded path as positions to stop at.
 //!
 //! A call is about to be made at the position of its instruction, and has returned at the thread's
-//! next position. A signal is reported where its handler begins. So several events may belong to
-//! one position, besides a breakpoint or a complete step. [`StopRank`] is their order in time: a
-//! run stops there for each of them in turn, going forward or backward.
+//! next position. A signal is reported where its handler begins; one without a handler is not. So
+//! several events may belong to one position, besides a breakpoint or a complete step. [`StopRank`]
+//! is their order in time: a run stops there for each of them in turn, going forward or backward.
 
 use super::{Catches, Direction, Found, Search, StopReason};
 use crate::common::{Addr, Tid};
@@ -18,7 +18,8 @@ const SIGTRAP: i32 = 5;
 pub struct RequestedEvents {
     /// The requested system calls.
     pub calls: Catches,
-    /// The signals that do not stop the run, as a bit set: signal 1 is bit 0. All others do.
+    /// The signals that do not stop the run, as a bit set: signal 1 is bit 0. All others do, except
+    /// for `SIGTRAP`.
     pub passed_signals: u64,
 }
 
@@ -149,7 +150,8 @@ pub(super) fn events_at(
 }
 
 /// Returns the nearest position with a requested event. If `interrupted` returns true, returns
-/// [`Found::Interrupted`] with the start of the search.
+/// [`Found::Interrupted`] with the start of the search, even if an event was found: a nearer one
+/// may have been missed.
 pub(super) fn find_nearest(
     timeline: &Timeline,
     entries: &KernelEntries,
@@ -191,7 +193,8 @@ pub(super) fn find_nearest(
     found
 }
 
-/// Returns the nearest requested signal in `first..=last` whose handler begins there.
+/// Returns the requested signal whose handler begins in `first..=last`, nearest to the start of the
+/// search: of the search's thread, or of any if it has none.
 fn nearest_signal(
     timeline: &Timeline,
     entries: &KernelEntries,

@@ -4,6 +4,11 @@
 //! *past* (`in_past`), at a position of the history ([`past::Past`]). An order backward at the live
 //! end opens the history and moves in it. An order forward in the past moves in it too, up to its
 //! end, which is the live end again; from there, the program executes ([`Live::resume_live`]).
+//!
+//! Threads, registers, memory, mappings and `siginfo_t` are those at the session's position: of the
+//! history in the past (`past_in_view`), else of the program. Call stacks, times, gaps and packets,
+//! which only a path has, are from the history at the live end too. Mapped files and the links in
+//! `/proc` are the program's present ones, also in the past.
 
 mod files;
 mod forks;
@@ -53,8 +58,9 @@ pub struct Live {
     stopped_thread: Tid,
     /// The signal of the last live stop, if it was one. It is not delivered yet.
     stop_signal: Option<i32>,
-    /// True if the debugger does not know the signal of the last live stop, or forgot it: a write was
-    /// reported instead, or it has been in the past since then.
+    /// True if the next resume at the live end reports the signal of the last live stop again, in
+    /// place of a resume: the debugger does not know it, since a write was reported instead, or has
+    /// been in the past since. Has no effect if that stop was no signal.
     repeats_signal: bool,
     /// The ending of the program, once it is gone.
     ended: Option<Ending>,
@@ -66,8 +72,9 @@ pub struct Live {
     passed_signals: u64,
     /// Signals to deliver to threads at the next resume.
     queued_signals: Vec<(Tid, i32)>,
-    /// The system calls, and the kinds of forks, at which the program stops.
+    /// The system calls at which the program stops, at the live end and in the past.
     catches: Catches,
+    /// The kinds of forks at which the program stops, at the live end only.
     forks: Forks,
     /// The thread that waits for its vfork child, and whether the debugger knows it.
     vfork_wait: Option<Vfork>,
@@ -75,8 +82,8 @@ pub struct Live {
 
 impl Live {
     /// Sets `in_past` after a move in the history: true at a position before its end. First moves a
-    /// replay past a last entry that only records where the program is
-    /// ([`Replayed::meet_end`]).
+    /// replay past a last entry that only records where the program is ([`Replayed::meet_end`]).
+    /// Sets false if there is no history.
     fn update_in_past(&mut self) {
         if let Some(Some(Past::Exact(replayed))) = self.history.get_mut()
             && let Err(error) = replayed.meet_end()

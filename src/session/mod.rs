@@ -3,10 +3,12 @@
 //!
 //! Views such as the gdb server use a [`Session`]. A session drives a [`Run`]: a [`Recorded`] walks
 //! a finished [`History`], a [`Replayed`] moves through an exact recording, a [`Live`] controls a
-//! program under capture. A history is one total order of the instructions of all threads. A
-//! *position* `g` in it means that instruction `g` is about to execute, so that every thread is
-//! always shown at the same cut through the run. In an exact recording, the number of a position is
-//! that of [`Position::exact`].
+//! program under capture. A *path* is the list of the instructions that were executed, almost
+//! without values; an *exact recording* has what a replay needs to compute all registers and memory
+//! at any position. A history is one total order of the instructions of all threads. A *position*
+//! `g` in it means that instruction `g` is about to execute, so that every thread is always shown
+//! at the same cut through the run. In an exact recording, the number of a position is that of
+//! [`Position::exact`].
 //!
 //! This room knows nothing of gdb, sockets or terminals, and invents no values: unknown values are
 //! `None` or a short read.

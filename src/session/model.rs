@@ -1,4 +1,8 @@
 //! The session: a run, its breakpoints and its last stop.
+//!
+//! After a fork, two processes may be stopped in a live run: the *program*, and another one
+//! *beside* it ([`Run::is_beside`]). The session keeps the breakpoints of each apart. Insertions
+//! and removals are for the program, unless the caller swaps the two.
 
 use super::{
     BreakpointKind, Breakpoints, Conditions, Error, LastChange, Order, Register, Run, Start, Stop,
@@ -45,7 +49,8 @@ impl<R: Run> Session<R> {
         self.last
     }
 
-    /// Returns true if a thread exists now.
+    /// Returns true if a thread exists now, of the program or of a process beside it. Once all have
+    /// ended, the last one counts as one that exists ([`Run::threads`]).
     pub fn is_alive(&self, tid: Tid) -> bool {
         self.run.threads().iter().any(|thread| thread.tid == tid)
     }
@@ -66,8 +71,10 @@ impl<R: Run> Session<R> {
         }
     }
 
-    /// Inserts a breakpoint; a second insertion has no effect. Returns false, and inserts nothing,
-    /// if there cannot be one: a software breakpoint where a live program has no memory.
+    /// Inserts a breakpoint of the program (for the process beside it, see
+    /// [`Self::swap_breakpoints_if_beside`]); a second insertion has no effect. Returns false, and
+    /// inserts nothing, if there cannot be one: a software breakpoint where a live program has no
+    /// memory.
     pub fn insert_breakpoint(&mut self, kind: BreakpointKind, addr: Addr) -> bool {
         let can_be = kind == BreakpointKind::Hardware || self.run.can_break_at(addr);
         if can_be {
@@ -76,13 +83,15 @@ impl<R: Run> Session<R> {
         can_be
     }
 
-    /// Removes a breakpoint. Returns true if it was inserted.
+    /// Removes a breakpoint of the program (for the process beside it, see
+    /// [`Self::swap_breakpoints_if_beside`]). Returns true if it was inserted. Leaves the
+    /// conditions ([`Self::set_conditions`]).
     pub fn remove_breakpoint(&mut self, kind: BreakpointKind, addr: Addr) -> bool {
         self.breakpoints.remove(kind, addr)
     }
 
-    /// Inserts a watchpoint. Returns false, and inserts nothing, if the run cannot watch it
-    /// together with the others.
+    /// Inserts a watchpoint of the program, as [`Self::insert_breakpoint`] does. Returns false, and
+    /// inserts nothing, if the run cannot watch it together with the others.
     pub fn insert_watchpoint(&mut self, watchpoint: Watchpoint) -> bool {
         let mut wanted = self.breakpoints.clone();
         wanted.watch(watchpoint);
@@ -93,13 +102,14 @@ impl<R: Run> Session<R> {
         can
     }
 
-    /// Removes a watchpoint. Returns true if it was inserted.
+    /// Removes a watchpoint of the program, as [`Self::remove_breakpoint`] does: the one with this
+    /// address, size and access. Returns true if it was inserted.
     pub fn remove_watchpoint(&mut self, watchpoint: Watchpoint) -> bool {
         self.breakpoints.unwatch(watchpoint)
     }
 
-    /// Sets the conditions of the breakpoints. Only exact recordings evaluate them; other runs stop
-    /// in any case.
+    /// Sets the conditions of all breakpoints of the program, in place of the previous ones. Only
+    /// exact recordings evaluate them; other runs stop in any case.
     pub fn set_conditions(&mut self, conditions: Conditions) {
         self.breakpoints.set_conditions(conditions);
     }
@@ -114,7 +124,8 @@ impl<R: Run> Session<R> {
         blind.or_else(|| self.run.refusal(order))
     }
 
-    /// Removes all breakpoints, watchpoints and conditions.
+    /// Removes all breakpoints, watchpoints and conditions, of the program and of the process
+    /// beside it.
     pub fn clear_breakpoints(&mut self) {
         self.breakpoints.clear();
         self.beside_breakpoints.clear();
@@ -160,7 +171,7 @@ impl<R: Run> Session<R> {
         Some(stop)
     }
 
-    /// Returns the breakpoints.
+    /// Returns the breakpoints of the program.
     pub(super) fn breakpoints(&self) -> &Breakpoints {
         &self.breakpoints
     }
@@ -215,8 +226,9 @@ impl<R: Run> Session<R> {
     }
 
     /// Starts a program or attaches to a process, in place of the current program ([`Run::start`]).
-    /// Removes all breakpoints and marks. Returns the stop at its beginning. After a failure,
-    /// breakpoints, marks and the last stop are as before, even if the current program is gone.
+    /// Removes all breakpoints, watchpoints, conditions and marks. Returns the stop at its
+    /// beginning. After a failure, breakpoints, marks and the last stop are as before, even if the
+    /// current program is gone.
     pub fn start(&mut self, start: &Start) -> Result<Stop, Error> {
         self.run.start(start)?;
         // Breakpoints and marks refer to the previous program.
@@ -232,7 +244,7 @@ impl<R: Run> Session<R> {
     }
 
     /// Marks a position, or removes the mark for `None`. Returns the previous position of the mark;
-    /// `None` if it is new.
+    /// `None` if there was no such mark. Does not check that the history has the position.
     pub fn mark(&mut self, name: &str, position: Option<u64>) -> Option<u64> {
         match position {
             Some(position) => self.marks.insert(name.to_owned(), position),

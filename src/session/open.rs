@@ -1,4 +1,5 @@
-//! Opens a recording from its directory.
+//! Opens a recording from its directory: its path, and its *final state*, the registers and memory
+//! at the end of the run.
 
 use super::recording::Recording;
 use crate::image::Bytes;

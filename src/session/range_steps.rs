@@ -1,6 +1,6 @@
 //! Steps within a range of code, as a debugger makes them for a source line: a run of the replay at
-//! full speed, with stops where the thread leaves the range, or may leave it. From there the
-//! debugger single-steps.
+//! full speed, with stops where the thread leaves the range, or may leave it (the *exits*). From
+//! there the debugger single-steps.
 
 use super::replay_goals::{conditions_hold, is_requested, key_of, watch_of};
 use super::replayed::Replayed;
@@ -45,9 +45,12 @@ impl Replayed {
     /// Runs forward while the order's thread stays in a range of code. Stops at one of its exits
     /// ([`exits_of`]), or earlier at a breakpoint, a watchpoint, a requested system call, or any
     /// signal. Returns `None` if the caller has to single-step the thread: backward, from an exit
-    /// or a breakpoint, from outside the range, in a diversion, in a range that is too large, or if
-    /// the code is not known; also at a signal of another thread that is passed, to which the run
-    /// has moved.
+    /// or a breakpoint, from outside the range, in a diversion that has moved the thread, in a
+    /// range that is too large, or if the code is not known; also, after a move, at a signal of
+    /// another thread that is not to stop the run ([`RequestedEvents::passed_signals`]). If it
+    /// runs, it ends a diversion first.
+    ///
+    /// [`RequestedEvents::passed_signals`]: super::RequestedEvents::passed_signals
     pub(super) fn run_in_range(
         &mut self,
         order: &Order,

@@ -160,9 +160,8 @@ impl<H: History> Recorded<H> {
         }
     }
 
-    /// Runs the other threads after the stepping thread has executed its last instruction, to their
-    /// next stop or to the end of the history. With a locked order, returns a stop at the end
-    /// without a move.
+    /// Runs the other threads after the stepping thread's last instruction, to their next stop or
+    /// to the end. With a locked order, returns a stop at the end without a move.
     fn run_others(&mut self, inputs: &ResumeInputs<'_>) -> Stop {
         if inputs.order.locked {
             return inputs.stop(StopReason::Edge(Edge::End));
@@ -172,6 +171,7 @@ impl<H: History> Recorded<H> {
             .unwrap_or_else(|| self.stop_at_edge(inputs, Edge::End, end))
     }
 
+    /// Runs back to a stop, else to the beginning: that of the thread if the order is locked.
     fn continue_back(&mut self, inputs: &ResumeInputs<'_>) -> Stop {
         let first = inputs.locked_thread().and_then(|tid| self.history.position_of(tid, 0));
         let begin = first.unwrap_or(0).min(self.position);
@@ -179,6 +179,7 @@ impl<H: History> Recorded<H> {
             .unwrap_or_else(|| self.stop_at_edge(inputs, Edge::Begin, begin))
     }
 
+    /// Runs forward to a stop, else to the end: that of the thread if the order is locked.
     fn continue_forward(&mut self, inputs: &ResumeInputs<'_>) -> Stop {
         let end =
             inputs.locked_thread().map_or(self.history.total(), |tid| self.end_of_thread(tid));
@@ -276,8 +277,9 @@ impl<H: History> Recorded<H> {
         }
     }
 
-    /// Returns the next stop in `direction` at the current position that the last stop has not
-    /// reported, if any. Breakpoints count only as [`Self::unreported_breakpoint`].
+    /// Returns the next stop here in `direction` that the last stop has not reported, of the thread
+    /// that executes next; breakpoints count only as [`Self::unreported_breakpoint`]. `None` also
+    /// if another thread is locked, and backwards if the last stop was another thread's.
     fn unreported_stop(&self, inputs: &ResumeInputs<'_>, direction: Direction) -> Option<Stop> {
         let thread = self.history.running_at(self.position)?;
         let is_own = thread == inputs.last.thread;
@@ -314,8 +316,7 @@ impl<H: History> Recorded<H> {
         Some(Stop { thread, reason: StopReason::Breakpoint(kind) })
     }
 
-    /// Moves to `position`, an end of the history or of the locked thread's part of it. Returns the
-    /// stop there.
+    /// Moves to `position`, an end of the history or of the locked thread, and returns the stop.
     fn stop_at_edge(&mut self, inputs: &ResumeInputs<'_>, edge: Edge, position: u64) -> Stop {
         self.position = position;
         let thread = if inputs.order.locked {
@@ -326,8 +327,7 @@ impl<H: History> Recorded<H> {
         Stop { thread, reason: StopReason::Edge(edge) }
     }
 
-    /// Returns the thread that executes next, else `otherwise` if it exists, else another that
-    /// does.
+    /// Returns the thread that executes next, else `otherwise` if it exists, else another one.
     fn running_or(&self, otherwise: Tid) -> Tid {
         let running = self.history.running_at(self.position).filter(|tid| self.is_alive(*tid));
         running.unwrap_or_else(|| {

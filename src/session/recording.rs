@@ -84,6 +84,8 @@ impl Recording {
         &self.timeline
     }
 
+    /// Converts a time of the TSC to nanoseconds since the start of the recording; `None` if its
+    /// clock is unknown.
     fn nanoseconds(&self, tsc: Tsc) -> Option<u64> {
         let end = self.timeline.reader().manifest().end.as_ref();
         let clock = end.map(|end| end.clock).or(self.clock)?;
@@ -144,10 +146,12 @@ impl Recording {
         last_exec.unwrap_or_else(|| manifest.program.clone())
     }
 
+    /// Returns the system calls and signals of the path. The first call searches all of it.
     fn kernel_entries(&self) -> &KernelEntries {
         self.kernel_entries.get_or_init(|| KernelEntries::of(&self.timeline))
     }
 
+    /// Returns a thread's frame of the timeline as one of the session.
     fn call_frame(&self, tid: Tid, frame: &Frame) -> CallFrame {
         CallFrame {
             activation: self.timeline.global_of(tid, frame.index),

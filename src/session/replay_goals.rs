@@ -35,12 +35,14 @@ pub(super) fn key_of(conditions: &Conditions, wanted: &RequestedEvents) -> u64 {
     hash.finish()
 }
 
-/// Returns true if the thread that is about to execute stops at the breakpoint at its address:
-/// there are no conditions, or they hold for the thread's registers and memory.
+/// Returns true if the thread that is about to execute, whose registers the replay's process has
+/// ([`Replay::loaded`]), stops at the breakpoint at its address: there are no conditions, or they
+/// hold for the thread's registers and memory. Only its general registers are known to them.
 pub(super) fn conditions_hold(replay: &Replay, conditions: &Conditions) -> bool {
     if !conditions.exist() {
         return true;
     }
+    // Without registers nothing can be evaluated, so the thread stops.
     let Some(thread) = replay.loaded() else { return true };
     let read = |addr: Addr, buf: &mut [u8]| replay.read(addr, buf) == buf.len();
     conditions.hold(Addr(thread.registers.rip), &KnownRegisters::of(&thread), &read)

@@ -9,7 +9,7 @@ use super::around::calls_around;
 use super::{FunctionArrival, Position, Recording};
 use crate::common::{Addr, Tid};
 use crate::recording::{PathPlace, Reader};
-use crate::replay::{self, Replay, path_of};
+use crate::replay::{self, Position as ReplayPosition, Replay, path_of};
 use crate::state::FinalState;
 use crate::timeline::{Options, Timeline, Visit};
 use crate::translate::is_tick;
@@ -51,13 +51,14 @@ impl ReplayPath {
         Ok(Self { recording: Recording::new(timeline, FinalState::default()), places })
     }
 
+    /// Returns the timeline of the path.
     pub(super) fn timeline(&self) -> &Timeline {
         self.recording.timeline()
     }
 
     /// Returns the number of instructions that a thread executed before a position of the replay,
     /// at which it or another thread is about to execute.
-    pub(super) fn index_of(&self, tid: Tid, at: replay::Position) -> u64 {
+    pub(super) fn index_of(&self, tid: Tid, at: ReplayPosition) -> u64 {
         let places = self.places.get(&tid).map(Vec::as_slice).unwrap_or_default();
         let is_before = |place: &PathPlace| {
             place.entry < at.entry
@@ -82,7 +83,7 @@ impl ReplayPath {
 
     /// Returns the position of the replay at which a thread is about to execute its instruction
     /// `index`; `None` if no place of the thread is noted before that.
-    pub(super) fn position_of(&self, tid: Tid, index: u64) -> Option<replay::Position> {
+    pub(super) fn position_of(&self, tid: Tid, index: u64) -> Option<ReplayPosition> {
         let places = self.places.get(&tid)?;
         let mut next = places.partition_point(|place| place.index <= index);
         loop {
@@ -98,7 +99,7 @@ impl ReplayPath {
             // At other noted places it is unknown at which instruction their last tick was.
             if let Some(begins) = begins {
                 let instructions = index - begins;
-                return Some(replay::Position { entry: from.entry, ticks, instructions });
+                return Some(ReplayPosition { entry: from.entry, ticks, instructions });
             }
         }
     }

@@ -1,4 +1,5 @@
-//! An exact recording: every register and all memory at every position, by replay.
+//! An exact recording: every register and all memory at every position, by replay. *Ticks* are the
+//! branches that a replay counts between two entries of the log ([`Position::exact`]).
 //!
 //! A write to a register or memory begins a *diversion*: the changed state is visible, and
 //! functions that the debugger calls run in it. It ends, and the recorded state is back, once the
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::Reader;
-use crate::replay::{self, Goals, MoveEnd, Replay, Watch};
+use crate::replay::{self, Goals, MoveEnd, Position as ReplayPosition, Replay, Watch};
 use crate::sideband;
 use crate::state::{ChangedSet, link_maps};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -49,8 +50,8 @@ pub struct Replayed {
 impl Replayed {
     /// Opens an exact recording and replays it to the end of its run. As it does so, calls
     /// `progress` with the number of ticks replayed so far and of all ticks. If the replay fails,
-    /// is before the divergence or where the error left it, and also returns the reason as a
-    /// sentence.
+    /// the run is before the divergence or where the error left it, and the reason is returned too,
+    /// as a sentence.
     pub fn at_end(
         reader: Reader,
         progress: &mut dyn FnMut(u64, u64),
@@ -64,6 +65,7 @@ impl Replayed {
         Ok((run, failure))
     }
 
+    /// Returns the thread that executes next; `None` if none does.
     pub(super) fn running_thread(&self) -> Option<Tid> {
         self.replay.borrow_mut().running()
     }
@@ -84,7 +86,7 @@ impl Replayed {
         self.failure = Some(error.to_string());
         if let replay::Error::Diverged { position, .. } = error {
             replay.end_before(position.entry);
-            let last = replay::Position::after_entries(position.entry).max(replay.first());
+            let last = ReplayPosition::after_entries(position.entry).max(replay.first());
             // If this move fails as well, no position can be shown.
             let _ = replay.seek(last);
         }
@@ -144,6 +146,7 @@ impl Replayed {
                     MoveEnd::Watch(number) => watchpoint_stop(number, breakpoints),
                     MoveEnd::Event(event) => event_stop(event),
                     MoveEnd::Interrupted => StopReason::Interrupted,
+                    // `NoMoreHistory`: steps back ignore the stops of `goals`.
                     _ => StopReason::Edge(Edge::Begin),
                 };
                 Ok(Stop { thread: tid, reason })
@@ -279,12 +282,12 @@ impl Run for Replayed {
             return Err(Error::NoSuchPosition { position: moment, total });
         }
         let first = replay.position_of_moment(moment);
+        // The last moment ends the run, but may have instructions before the end. Without a number
+        // of instructions it means the end, as does a position in it after the last instruction.
         let went = match (moment == total, instructions) {
-            // The last moment without instructions means the end of the run.
             (true, 0) => replay.go_to_end(&|| false).map(|_| ()),
-            // A position in the last moment is the end, too, if no instruction follows it.
             (is_last, _) => {
-                let went = replay.seek(replay::Position { instructions, ..first });
+                let went = replay.seek(ReplayPosition { instructions, ..first });
                 went.and_then(
                     |()| if is_last { replay.go_to_end_without_executing() } else { Ok(()) },
                 )

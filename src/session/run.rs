@@ -171,10 +171,12 @@ pub trait Run {
     /// Returns the program, its arguments, the end of the run, the CPU and the backend.
     fn describe(&self) -> Description;
 
-    /// Returns the ELF auxiliary vector; `None` if it is unknown.
+    /// Returns the ELF auxiliary vector; `None` if it is unknown. In a path, that of the program at
+    /// its end.
     fn auxv(&self) -> Option<Vec<u8>>;
 
-    /// Returns the path of the executable; `None` if it is unknown.
+    /// Returns the path of the executable; `None` if it is unknown. In a path, that of the program
+    /// at its end.
     fn exec_file(&self) -> Option<PathBuf>;
 
     /// Returns the program, with an empty path, and its shared libraries, as the dynamic linker
@@ -345,8 +347,8 @@ pub trait Run {
     }
 
     /// Searches backwards for executions of instructions in an exact recording, and calls `sink`
-    /// for each. Moves back to the current position in the end. Stops if `interrupted` returns
-    /// true. Fails in a run that is not exact.
+    /// for each. Moves back to the current position in the end, but after an error may be
+    /// elsewhere. Stops if `interrupted` returns true. Fails in a run that is not exact.
     fn find_executions(
         &mut self,
         _search: &ExecutionSearch<'_>,
@@ -357,8 +359,8 @@ pub trait Run {
     }
 
     /// Moves back to the last write to memory, in an exact recording: its instruction is about to
-    /// execute then. Stays where it is unless the result is [`LastChange::Here`]. Fails in a run
-    /// that is not exact.
+    /// execute then. Stays where it is unless the result is [`LastChange::Here`], but after an
+    /// error may be elsewhere. Fails in a run that is not exact.
     fn go_to_last_change(
         &mut self,
         _range: AddrRange,
@@ -392,5 +394,6 @@ pub trait Run {
     fn kill(&mut self) {}
 
     /// Ends the session: kills a program that it started, detaches from one that it attached to.
+    /// Does nothing in a recording.
     fn end_session(&mut self) {}
 }

@@ -96,6 +96,7 @@ impl Scripted {
         self.positions.get(&tid).map_or(&[], Vec::as_slice)
     }
 
+    /// Returns the known memory at a position: what never changes, and at the end the final memory.
     fn segments_at(&self, g: u64) -> impl Iterator<Item = &(Addr, Arc<[u8]>)> {
         let at_end = g == self.total();
         self.constant_memory.iter().chain(self.final_memory.iter().filter(move |_| at_end))

@@ -127,8 +127,9 @@ impl SoftwareWatch<'_> {
         threads
     }
 
-    /// Steps one thread by one instruction. Returns the stop, and true if it is not to be reported:
-    /// the thread still waits in a system call, or has ended while others go on.
+    /// Steps one thread by one instruction, and delivers `signal` to it (0 for none). Returns the
+    /// stop, and true if it is not to be reported: the thread still waits in a system call, or has
+    /// ended while others go on.
     fn step(&self, live: &mut Live, thread: Tid, signal: i32) -> (Stop, bool) {
         let order = Order { action: Action::Step, thread, locked: true, signal, ..*self.order };
         let (since, asked) = (Instant::now(), Cell::new(false));
@@ -146,6 +147,7 @@ impl SoftwareWatch<'_> {
         (stop, is_waiting || has_ended)
     }
 
+    /// Returns the software watchpoints for reads, and those for reads and writes.
     fn watched_for_reads(&self) -> impl Iterator<Item = &Watchpoint> {
         self.split.software.iter().filter(|watchpoint| watchpoint.access != Access::Write)
     }
@@ -188,6 +190,7 @@ impl SoftwareWatch<'_> {
     }
 
     /// Returns the first watchpoint whose bytes are no longer those of `before`; `None` if all are.
+    /// Memory that can no longer be read counts as changed, and a write of the same value does not.
     fn first_written(&self, live: &Live, before: &[Vec<u8>]) -> Option<Watchpoint> {
         let now = self.watched_bytes(live);
         let changed = before.iter().zip(&now).position(|(before, now)| before != now)?;

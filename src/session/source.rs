@@ -1,5 +1,6 @@
 //! The functions and source lines of a recording's code, from the debug information of the files
-//! stored in the recording, and of separate debug files of this machine.
+//! stored in the recording, and of separate debug files of this machine. An *image* is the code
+//! that a process had mapped for some time; a *module* is one file in it.
 
 use super::CodeLocation;
 use crate::common::{Addr, AddrRange};
@@ -20,8 +21,9 @@ pub fn symbols_of(images: &Images) -> Symbols {
     symbols_of_images(stored, images.epochs().iter().map(|epoch| &*epoch.image))
 }
 
-/// Returns the symbols of the files mapped in successive images of a process's memory. `stored` are
-/// the files of the recording, by path.
+/// Returns the symbols of the files mapped in successive images of a process's memory, of which
+/// later ones replace earlier ones at an address. `stored` are the files of the recording, by path,
+/// in which debug files are looked for. Leaves out mapped files that are no ELF files.
 pub fn symbols_of_images<'a>(
     stored: impl IntoIterator<Item = (String, Bytes)>,
     images: impl Iterator<Item = &'a Image>,

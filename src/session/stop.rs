@@ -51,7 +51,8 @@ pub enum StopReason {
     Edge(Edge),
     /// The user interrupted the run.
     Interrupted,
-    /// Watched memory was accessed, in a live program or an exact recording.
+    /// Watched memory was accessed, in a live program or an exact recording; on the way backward,
+    /// the access is about to happen.
     Watchpoint(Watchpoint),
     /// A live program is about to receive a signal (the kernel's number); in the past, its handler
     /// begins.

@@ -38,6 +38,7 @@ pub(super) fn split(watchpoints: &[Watchpoint]) -> Option<WatchSplit> {
     (compared <= COMPARED_LIMIT_BYTES).then_some(split)
 }
 
+/// Returns a watchpoint for a debug register, which watches writes, or reads and writes.
 fn watch(watchpoint: &Watchpoint) -> Watch {
     let reads = watchpoint.access != Access::Write;
     Watch { addr: watchpoint.addr, size_bytes: watchpoint.size_bytes, reads }

@@ -101,7 +101,8 @@ impl MappingSet {
     /// Replaces the mappings that share a byte with `range` by `now`: all mappings there now,
     /// sorted by address. None in `now` may share a byte with another mapping of the set, so
     /// `range` must contain all old and new mappings that it touches. Returns the removed and the
-    /// added ones, as [`update`](Self::update) does.
+    /// added ones, as [`update`](Self::update) does. An empty range counts as sharing a byte with
+    /// the mapping around it.
     pub fn update_in(&mut self, range: AddrRange, now: &[Mapping]) -> (Vec<Mapping>, Vec<Mapping>) {
         let first = self.mappings.partition_point(|m| m.range.end <= range.start);
         let end = self.mappings.partition_point(|m| m.range.start < range.end).max(first);
@@ -117,7 +118,8 @@ impl MappingSet {
         self.mappings.iter()
     }
 
-    /// Returns the mappings that share a byte with `range`, by address.
+    /// Returns the mappings that share a byte with `range`, by address; for an empty range, the
+    /// mapping around it: one that begins before it and ends after it.
     pub fn overlapping(&self, range: AddrRange) -> impl Iterator<Item = &Mapping> {
         let first = self.mappings.partition_point(|m| m.range.end <= range.start);
         self.mappings[first..].iter().take_while(move |m| m.range.start < range.end)

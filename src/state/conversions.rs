@@ -68,7 +68,8 @@ pub(super) fn read_fxsave(area: &[u8], known: &mut KnownRegisters) {
     for (name, at, size) in CONTROL {
         let value = if name == "ftag" { full_tags(area) } else { word(at, size) };
         if let Some(register) = Register::from_name(name) {
-            // Unknown if it is the address of a copy in the code cache.
+            // FIP is unknown after translated code: the CPU has the address of the copy in the code
+            // cache, which the recorder overwrites (`forget_last_x87`).
             known.set(register, value.filter(|_| !is_forgotten(area, at)));
         }
     }

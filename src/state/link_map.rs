@@ -31,7 +31,8 @@ pub struct Library {
 
 impl Library {
     /// Returns the library's path: the name that the dynamic linker has for it, which is empty for
-    /// the program. If that is relative to a directory of the program, returns the mapped file.
+    /// the program. If that is relative (to the program's working directory), returns the mapped
+    /// file.
     pub fn path(&self) -> &str {
         let name = self.map.name.as_str();
         if name.is_empty() || name.starts_with('/') { name } else { &self.file }
@@ -88,7 +89,8 @@ impl Words<'_> {
         program_headers(auxv)?.find(|header| kind(*header) == Some(wanted.into()))
     }
 
-    /// Returns true if the program's program headers are known, also if there are none.
+    /// Returns true if the auxiliary vector has the address and number of the program headers, and
+    /// memory knows each of the first [`LIMIT`]; true if their number is 0.
     pub(super) fn knows_program_headers(&self, auxv: &[u8]) -> bool {
         program_headers(auxv)
             .is_some_and(|mut headers| headers.all(|header| self.u64_at(header).is_some()))

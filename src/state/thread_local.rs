@@ -106,8 +106,10 @@ impl ThreadLocal {
         Ok(Addr(self.fs_base.0.wrapping_sub(distance).wrapping_add(self.offset)))
     }
 
-    /// Returns the base of the thread's copy of the file's storage, as `td_thr_tlsbase` of glibc's
-    /// `nptl_db` does.
+    /// Returns the base of the thread's copy of the file's storage: the block in its vector, else
+    /// the one at the file's fixed offset (as `td_thr_tlsbase` of glibc's `nptl_db` does). Fails
+    /// with `NoModule` if the file has no storage, or its number is another file's now; with
+    /// `Unallocated` if it has neither block nor offset; with `Unknown` if memory lacks a part.
     fn base(&self, memory: &Words<'_>, layout: &Layout) -> Result<Addr, NoThreadLocal> {
         let word = |at| memory.u64_at(at).ok_or(NoThreadLocal::Unknown);
         let module = word(layout.module_id.of(self.link_map))?;

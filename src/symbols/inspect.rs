@@ -34,7 +34,7 @@ impl Symbols {
     }
 
     /// Returns the arguments and the result of the innermost function at `addr`, inlined or not;
-    /// `None` if the debug information does not describe it.
+    /// `None` if no function with debug information is there.
     pub fn signature_at(&self, addr: Addr) -> Option<Signature> {
         let module = self.module_at(addr)?;
         let at = addr.0.wrapping_sub(module.bias);

@@ -12,11 +12,13 @@ use std::sync::Arc;
 pub struct Function {
     /// Its demangled name; `name@plt` for a stub of the procedure linkage table.
     pub name: String,
-    /// Its start address.
+    /// The address at which it is entered.
     pub start: Addr,
-    /// Its size in bytes; zero if unknown, as for hand-written assembly.
+    /// Its size from `start` on, in bytes; zero if unknown, as for hand-written assembly. Leaves
+    /// out parts of the function that are elsewhere.
     pub size_bytes: u64,
-    /// The offset of the queried address in the function, in bytes.
+    /// The queried address minus `start`. It is at least `size_bytes` in a part that is elsewhere,
+    /// and wraps around in one below `start`.
     pub offset: u64,
 }
 

@@ -48,8 +48,9 @@ impl Module {
         }
     }
 
-    /// Returns the function that contains `addr`: from the ELF symbols, else from DWARF; `None` if
-    /// neither has one.
+    /// Returns the function that contains `addr`: from the ELF symbols, else from DWARF, by which
+    /// `addr` may be outside of the returned range ([`Dwarf::function_at`]). `None` if neither has
+    /// one.
     pub(super) fn function_at(&self, addr: Addr) -> Option<Function> {
         let at = addr.0.wrapping_sub(self.bias);
         let (name, start, size_bytes) = match self.table().function_at(at) {

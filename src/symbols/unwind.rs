@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The limit on entries (FDEs) of an unwind table. More are damage.
 const MAX_ENTRIES: usize = 1 << 22;
 /// The limit on operations of one DWARF expression.
-const MAX_STEPS: u32 = 10_000;
+const MAX_OPERATIONS: u32 = 10_000;
 /// The maximum number of rows in the cache of [`UnwindTables`].
 const MAX_CACHED_ROWS: usize = 1 << 14;
 /// The number of general registers, with RIP.
@@ -286,7 +286,7 @@ impl RowEvaluation<'_> {
     /// value or is damaged.
     fn evaluate(&self, expression: &Expression<Data>, cfa: Option<u64>) -> Option<u64> {
         let mut evaluation = expression.clone().evaluation(self.row.encoding);
-        evaluation.set_max_iterations(MAX_STEPS);
+        evaluation.set_max_iterations(MAX_OPERATIONS);
         if let Some(cfa) = cfa {
             evaluation.set_initial_value(cfa);
         }

@@ -51,12 +51,14 @@ pub(super) enum Count {
 
 impl Area {
     /// Returns the whole range that the call may write; `None` if it is empty, starts at address 0,
-    /// or is above the addresses of programs.
+    /// or is above the addresses of programs. One that reaches above them is cut there.
     pub(super) fn limit(&self) -> Option<AddrRange> {
         range(self.start, self.limit_bytes)
     }
 
     /// Returns the part that was written, or may have been after an error; `None` if nothing was.
+    /// To be called after the call, since a count may be in memory. If that cannot be read, the
+    /// whole area counts as written.
     pub(super) fn written(&self, outcome: Outcome, memory: &dyn CallerMemory) -> Option<AddrRange> {
         let size_bytes = match (outcome, self.when) {
             (Outcome::Succeeded(result), _) if result < self.least_result => 0,

@@ -103,7 +103,7 @@ pub(super) fn add_messages(
     }
 }
 
-/// Returns the 8 bytes at an offset of a structure that was read.
+/// Returns the 8 bytes at an offset of a structure that was read; 0 if they are not all in it.
 fn word(bytes: &[u8], offset: usize) -> u64 {
     let word = bytes.get(offset..offset + 8).and_then(|word| word.try_into().ok());
     word.map_or(0, u64::from_le_bytes)

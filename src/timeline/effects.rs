@@ -68,7 +68,8 @@ pub(super) enum Effect {
     SwitchStack,
     /// A gap of the path before the instruction with this number.
     Gap { index: u64 },
-    /// An arrival at an address after a transfer that precedes the segment.
+    /// An arrival at an address after a transfer that precedes the segment, or after
+    /// [`Self::Pending`].
     Arrive { ip: Addr, index: u64 },
     /// The last transfer of control up to here, for the arrival that follows; `None` if it does not
     /// matter or is unknown.
@@ -80,8 +81,9 @@ pub(super) enum Effect {
 /// The last transfer of control, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 enum LastTransfer {
-    /// The transfer precedes the segment.
-    BeforeSegment,
+    /// The transfer precedes the segment, or was emitted as [`Effect::Pending`]: the arrival is
+    /// emitted, too.
+    Elsewhere,
     /// The transfer is in the segment; `None` if it does not matter or is unknown.
     InSegment(Option<PendingTransfer>),
 }
@@ -106,7 +108,7 @@ pub(super) struct Effects<'a> {
 impl<'a> Effects<'a> {
     /// Returns an empty list of effects.
     pub(super) fn new(execs: &'a [Tsc]) -> Self {
-        let (emitted, last) = (Vec::new(), LastTransfer::BeforeSegment);
+        let (emitted, last) = (Vec::new(), LastTransfer::Elsewhere);
         Self { emitted, last, has_loaded_sp: false, execs, execs_so_far: 0, index: 0 }
     }
 
@@ -191,7 +193,7 @@ impl Effects<'_> {
     /// it here.
     fn emit_pending(&mut self) {
         if let LastTransfer::InSegment(pending) =
-            std::mem::replace(&mut self.last, LastTransfer::BeforeSegment)
+            std::mem::replace(&mut self.last, LastTransfer::Elsewhere)
         {
             self.emitted.push(Effect::Pending(pending));
         }
@@ -235,16 +237,18 @@ impl Effects<'_> {
     }
 
     /// Processes an arrival at `ip`, before instruction `self.index`. The usual case is first:
-    /// after a branch, nothing happens.
+    /// after a branch, nothing happens. For others, see [`Self::resolve_transfer`].
     #[inline]
     fn arrive_here(&mut self, ip: Addr) {
         if !matches!(self.last, LastTransfer::InSegment(None)) {
-            self.arrive_from(ip);
+            self.resolve_transfer(ip);
         }
     }
 
-    /// Processes an arrival at `ip`: emits the effect of the last transfer, which is then over.
-    fn arrive_from(&mut self, ip: Addr) {
+    /// Processes an arrival at `ip`: emits the effect of the last transfer, which is then over, or
+    /// [`Effect::Arrive`] if that is [`LastTransfer::Elsewhere`]. A return to a call within the
+    /// segment removes the call's frame instead.
+    fn resolve_transfer(&mut self, ip: Addr) {
         let LastTransfer::InSegment(pending) =
             std::mem::replace(&mut self.last, LastTransfer::InSegment(None))
         else {
@@ -286,7 +290,7 @@ impl CallWatch for Effects<'_> {
     fn arrive(&mut self, ip: Addr, index: u64) {
         if !matches!(self.last, LastTransfer::InSegment(None)) {
             self.index = index;
-            self.arrive_from(ip);
+            self.resolve_transfer(ip);
         }
     }
 

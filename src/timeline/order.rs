@@ -58,7 +58,8 @@ impl Order {
         self.total
     }
 
-    /// Returns the start times of the first and the last slice; `None` if no time is known.
+    /// Returns the start times of the first and the last slice with a known time; `None` if no time
+    /// is known.
     pub(super) fn times(&self) -> Option<(Tsc, Tsc)> {
         let mut known = self.slices.iter().map(|slice| slice.tsc).filter(|tsc| tsc.0 > 0);
         let first = known.next()?;

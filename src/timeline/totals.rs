@@ -33,7 +33,8 @@ struct CountedSegment {
 
 enum CountedMark {
     Event(Event),
-    /// A gap, with the index of the epoch ([`Epoch`](super::Epoch)) at that time.
+    /// A gap, with the index of the epoch ([`Epoch`](super::Epoch)) at that time; an index that no
+    /// epoch has if that is unknown.
     Gap(Gap, usize),
 }
 

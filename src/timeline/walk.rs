@@ -5,6 +5,9 @@
 //! A walker of a part of a segment, that of one thread in the trace of a CPU, decodes from before
 //! the part, and skips the items there ([`Stage`]). A part has three offsets: code is decoded from
 //! `start`, shown from `from`, and the part ends at `to`.
+//!
+//! Of the functions that advance, [`Walker::next`] and [`Walker::tally_until_mark`] process events
+//! and gaps themselves. The caller of the other two passes these to [`Walker::process_mark`].
 
 use super::images::Images;
 use super::piece::{DecodeContext, Part};
@@ -208,7 +211,8 @@ impl<'a> Walker<'a> {
     }
 
     /// Processes an event or gap that [`Self::blocks_until_mark`] or
-    /// [`Self::some_blocks_until_mark`] returned: at a time, switches to the code of that time.
+    /// [`Self::some_blocks_until_mark`] returned: at a time, switches to the code of that time; at
+    /// a gap for lack of code, notes that the epoch's blocks must not be kept.
     #[cold]
     pub(super) fn process_mark(&mut self, item: &FlowItem) {
         match item {

@@ -5,7 +5,7 @@
 //!
 //! R11 is an address in memory that has a byte for each tick of the largest budget, and none below.
 //! An exit stores a byte there, which takes one instruction, no register and no flags, and faults
-//! if the budget is spent. The bytes mean nothing.
+//! if the budget is spent (overdrawn). The bytes mean nothing.
 //!
 //! An instruction ticks or it does not, whatever its outcome (`tick`). So the count does not depend
 //! on how the code is divided into superblocks.

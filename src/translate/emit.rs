@@ -1,5 +1,5 @@
-//! Emits machine code for the glue between the program's instructions. Glue does not touch the
-//! flags, the stack below the program's own, or vector registers.
+//! Emits machine code for the glue between the program's instructions. It does not touch the flags,
+//! the stack or vector registers.
 
 use super::slots;
 
@@ -16,7 +16,8 @@ pub(super) enum Gpr {
 }
 
 /// The stores by which an exit checks the budget: `mov [r11], r11b` at a direct one, and
-/// `mov [r11], dl` at an indirect one.
+/// `mov [r11], dl` at an indirect one. The budget is an address: there is memory at it unless it is
+/// overdrawn, so the store faults then (`counting`). The stored byte means nothing.
 pub(super) const STORE_AT_DIRECT: [u8; 3] = [0x45, 0x88, 0x1b];
 pub(super) const STORE_AT_INDIRECT: [u8; 3] = [0x41, 0x88, 0x13];
 
@@ -257,8 +258,8 @@ impl Emitter {
         self.load(Gpr::Rdx, slots::RDX);
     }
 
-    /// Emits code that subtracts `ticks`, at most 127, from the budget in R11, and stores a byte
-    /// there by `store`: the store faults if the budget is spent.
+    /// Emits code that subtracts `ticks`, at most 127, from the budget in R11, and stores a byte at
+    /// that address by `store` ([`STORE_AT_DIRECT`]): the store faults if the budget is spent.
     pub(super) fn count_and_check(&mut self, ticks: u8, store: [u8; 3]) {
         self.subtract_ticks(ticks);
         self.put(&store);

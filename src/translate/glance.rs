@@ -47,8 +47,9 @@ const _: () = assert!(
 
 /// Emits a glance: code that shows the registers of a thread at `ip` and waits for an answer, if
 /// its tracer wants glances. A thread continues after this code if it is to stop, has no answer in
-/// time, or its tracer wants no glances. Otherwise it takes the returned jump. Its registers and
-/// flags are restored in all cases; the slots of RCX and RSP are used.
+/// time, or its tracer wants no glances. Otherwise it takes the returned jump, which the caller
+/// aims. Its registers and flags are restored in all cases; the slots of RCX and RSP are used. Of
+/// `handling`, only `has_fs_base` matters.
 pub(super) fn emit_glance(emitter: &mut Emitter, handling: CallHandling, ip: u64) -> usize {
     emitter.store(Gpr::Rcx, slots::RCX);
     emitter.load(Gpr::Rcx, slots::WANTS_GLANCES);

@@ -18,9 +18,10 @@
 //! which saves the registers and flags first.
 //!
 //! To replay a program, [`Translator::counting`] creates code that records nothing and counts
-//! ticks, up to a position that is given as a number of ticks. R11 then holds the budget: the
-//! number of ticks that are left. Code of [`Translator::logging`] also counts ticks, and logs
-//! system calls or answers them ([`CallHandling`]).
+//! ticks, up to a position that is given as a number of ticks. R11 then holds the budget: an
+//! address, with a byte of memory below it for each tick that is left ([`LARGEST_BUDGET`]). Code of
+//! [`Translator::logging`] also counts ticks, and logs system calls or answers them
+//! ([`CallHandling`]).
 //!
 //! Makes no system call and knows nothing of tracing: [`CacheMemory`] abstracts the memory,
 //! [`ProgramCode`] the program's code.

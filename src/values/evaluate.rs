@@ -280,7 +280,8 @@ impl Evaluation<'_, '_> {
     }
 
     /// Returns a member by name. `of` may be a pointer to the structure, or an enum of Rust, whose
-    /// active variant is searched. Fails if there is no such member.
+    /// active variant is searched. Fails if there is no such member; as missing if no variant is
+    /// active, or the member may be in a base class whose place is unknown.
     fn member_by_name(&self, of: &Val, name: &str) -> Evaluated<Val> {
         let mut of = self.dereferenced(of)?;
         if let Some(shape) = self.evaluator.shape(&of.ty)
@@ -369,7 +370,8 @@ impl Evaluation<'_, '_> {
     }
 
     /// Returns `pointer + by` as in C: moved by `by` times the size of the pointer's target. A
-    /// target without a size counts as one byte, as in GNU C.
+    /// target without a size counts as one byte, as in GNU C. Fails if `pointer` is no number, with
+    /// an error about `[]`.
     pub(super) fn offset_pointer(&self, pointer: &Val, by: i128) -> Evaluated<Val> {
         let target = self.evaluator.target_of(&pointer.ty);
         let size = target.as_ref().and_then(|target| self.evaluator.size_of(target));

@@ -103,8 +103,9 @@ pub(super) fn real_of(bytes: &[u8], shape: &Type) -> Result<f64, Missing> {
     .ok_or(Missing::Unavailable)
 }
 
-/// Returns the nearest double of a number in x87's extended format (SDM, volume 1, 4.2.2); `None`
-/// if the number is too large or too small for a double.
+/// Returns the nearest double of a number in x87's extended format (SDM, volume 1, 4.2.2), maybe
+/// its neighbor if that is subnormal, since it is rounded twice; `None` if the number is too large
+/// or too small for a double.
 fn extended(bytes: [u8; 10]) -> Option<f64> {
     let (mut low, mut high) = ([0; 8], [0; 2]);
     low.copy_from_slice(&bytes[..8]);

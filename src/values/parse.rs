@@ -328,7 +328,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses a name, a register, a literal, or an expression in parentheses. Fails at a call.
+    /// Parses a name, a register, a number, or an expression in parentheses. Fails at a call.
     fn primary(&mut self) -> Result<Expr, Error> {
         let Some((_, token)) = self.tokens.get(self.next) else {
             return Err(self.fault("an operand is missing"));

@@ -176,9 +176,11 @@ fn is_tuple(members: &[(Option<String>, Shown)]) -> bool {
 }
 
 impl Shown {
-    /// Returns the value as JSON. A missing value is null; pointers are strings in hexadecimal, and
-    /// those with a string are objects with both. Integers beyond 64 bits, infinity and NaN are
-    /// strings. The JSON of an array or string does not show that it has more.
+    /// Returns the value as JSON. A missing value is null; characters of C are numbers, those of
+    /// Rust strings; an enumerator is its name, or its number without one. Pointers are strings in
+    /// hexadecimal, and those with a string are objects with both; the name of a function is left
+    /// out. Integers beyond 64 bits, infinity and NaN are strings. The JSON of an array or string
+    /// does not show that it has more.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Missing(_) => Value::Null,

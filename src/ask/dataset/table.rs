@@ -68,7 +68,8 @@ impl Tables {
     }
 
     /// Adds a row to a table; `thread` is given if the table is partitioned by thread. Opens the
-    /// file if there is none, and writes waiting rows if there are too many.
+    /// file if there is none, and writes waiting rows if there are too many. After an error, the
+    /// run's files are not whole.
     pub(super) fn add_row(
         &mut self,
         table: Table,

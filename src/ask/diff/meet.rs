@@ -1,5 +1,5 @@
 //! Where two paths that parted meet again: at the same place in the same activation of a function,
-//! or in one of its callers.
+//! which is one run of it, or in that of one of its callers.
 
 use crate::translate::AddressMap;
 

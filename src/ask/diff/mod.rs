@@ -2,7 +2,9 @@
 //!
 //! Files that are the same in both recordings are compared by their instructions, others by
 //! functions and lines. Threads are compared in the order of their births. A path is compared as a
-//! sequence of stretches ([`Stretch`]), which a walker sends.
+//! sequence of *stretches* ([`Stretch`]), which a walker sends: instructions in a straight line up
+//! to a branch, or in other files, those of one line. Two stretches are the same if their first
+//! instructions are at the same place in the code.
 
 mod meet;
 mod stream;
@@ -39,7 +41,8 @@ pub struct Difference {
     /// The thread in each run.
     pub threads: [Tid; 2],
     /// The last instruction that both runs executed, as a step of each; of no meaning for
-    /// [`Cause::Beginning`].
+    /// [`Cause::Beginning`]. If a signal interrupts a stretch of straight code in one run only,
+    /// each step is the last instruction of that stretch in its run.
     pub at: [Step; 2],
     /// The next instruction of each run. `None`: its thread ended.
     pub next: [Option<Step>; 2],
@@ -119,7 +122,7 @@ impl Pair<'_> {
     }
 
     /// Compares a thread of each run, and adds to `compared`. Breaks if the sink broke or the user
-    /// interrupted it.
+    /// interrupted it. Takes the replays out of the runs, and puts them back before it returns.
     fn compare_threads(
         &mut self,
         threads: [Tid; 2],
@@ -184,6 +187,7 @@ impl Comparison<'_> {
                 before = Some(common);
                 continue;
             }
+            // Looks at the next stretches, and leaves them in the streams.
             let next = streams.each_mut().map(Items::next);
             if next == [None, None] {
                 return Ok(ControlFlow::Continue(()));
@@ -192,10 +196,13 @@ impl Comparison<'_> {
                 stream.put_back(item.as_slice());
             }
             let depths = before.map_or([0, 0], |items| items.map(|item| item.depth()));
+            // Moves both streams to where they meet again. If they do not, as one ends
+            // (`Meeting::Ended`) or the place is too far, what was read is gone: this is the end.
             let [good, bad] = streams;
             let meeting = meet([good, bad], depths);
             compared.is_cut |= meeting == Meeting::Far;
             let met = if meeting == Meeting::Met {
+                // The first stretches after the meeting, which stay in the streams.
                 let met = streams.each_mut().map(Items::next);
                 for (stream, item) in streams.iter_mut().zip(met) {
                     stream.put_back(item.as_slice());
@@ -266,7 +273,10 @@ impl Comparison<'_> {
     }
 }
 
-/// Returns the cause of a difference after a common instruction.
+/// Returns the cause of a difference after a common instruction, by the exits of the stretches `at`
+/// that end there: a branch if both left by a conditional one, a target if both left by the same
+/// kind of exit, a return, indirect jump or call. Does not compare outcomes or targets. An event
+/// for all other exits, and if one of the paths ended.
 fn cause(at: &[Stretch; 2], next: &[Option<Stretch>; 2]) -> Cause {
     let ended = next.iter().any(Option::is_none);
     match at.map(|item| item.exit) {
@@ -278,7 +288,8 @@ fn cause(at: &[Stretch; 2], next: &[Option<Stretch>; 2]) -> Cause {
     }
 }
 
-/// Returns the section of mapped code or data with an address, at the end of the run.
+/// Returns the section of mapped code or data with an address, as it is mapped at the end of the
+/// run; `None` if it is not mapped then.
 fn section_at(run: &Asked, addr: Addr) -> Option<&Section> {
     run.timeline.images().last()?.section_at(addr)
 }

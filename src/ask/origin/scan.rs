@@ -4,7 +4,8 @@
 //!
 //! Code that other code interrupted is passed over. Backwards, a signal's handler begins with its
 //! `rt_sigreturn` and ends at its first instruction, and a function begins with its RET and ends at
-//! the CALL: [`Search`] counts those that it is in.
+//! the CALL: [`Search`] counts those that it is in. The path is decoded from front to back only, so
+//! the search takes one *segment* after the other: the part from one PSB to the next.
 
 use crate::ask::clock::TimedPlaces;
 use crate::common::{Addr, Tid};
@@ -240,8 +241,10 @@ impl Search {
         })
     }
 
-    /// Passes instruction `index`. Returns the definition if this instruction is one, or the system
-    /// call after it, which was pending.
+    /// Passes instruction `index`; to be called for each one, backwards. Returns it if it may write
+    /// the register, unless it is in a handler or, with `skips_calls`, in a function that has
+    /// returned. A system call is returned only by the call for the instruction before it, which
+    /// shows whether it was `rt_sigreturn`: so never if it is the first instruction of the path.
     fn step_back(&mut self, index: u64, effect: Effect) -> Option<Definition> {
         if let Some((call, writes)) = self.pending_syscall.take() {
             if effect.sets_sigreturn {

@@ -50,6 +50,7 @@ pub(super) struct Child {
 }
 
 impl Child {
+    /// Returns the number of the child's first thread, its only one.
     fn tid(&self) -> Tid {
         Tid(self.pid.0)
     }

@@ -133,15 +133,18 @@ impl Process {
         if is_mapped { DescriptorClass::FreeToRead } else { DescriptorClass::Free }
     }
 
+    /// Returns true if calls on a descriptor do not wait (`O_NONBLOCK`); false if it is closed.
     fn is_nonblocking(&self, fd: u64) -> bool {
         self.flags_of(fd).is_some_and(|flags| flags & NONBLOCK != 0)
     }
 
+    /// Reads the metadata of a descriptor's file. Fails if it is closed.
     fn metadata_of(&self, fd: u64) -> std::io::Result<Metadata> {
         fs::metadata(self.link_of(fd))
     }
 }
 
+/// Returns true if a path is on a file system of the kinds in `ORDINARY`.
 fn is_ordinary(path: &str) -> bool {
     statfs(path).is_ok_and(|system| ORDINARY.contains(&system.filesystem_type()))
 }

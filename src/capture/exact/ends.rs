@@ -5,7 +5,8 @@
 //! ends, each thread stays at its exit stop until all are there. Then the end is logged, the final
 //! state written, and all are resumed (`end_if_all_at_exit`). The place of the program's end is
 //! noted earlier, in `program_end`: it is that of the thread which ended the program, by
-//! `exit_group(2)` or a fatal signal.
+//! `exit_group(2)` or a fatal signal. A *keyframe* is the whole state of the process, from which a
+//! replay can begin (`keyframes`). To go on *natively* is to go on without the recorder.
 
 use super::effects::{contents, ranges_of};
 use super::engine::ExactRecorder;
@@ -56,8 +57,11 @@ impl ExactRecorder {
             let changed = LogEvent::Changed { place, state: None, writes };
             process.log(thread, &registers, changed)?;
         } else if keeps_end {
+            // A keyframe has each thread at its last entry in the log: this one, if there is no
+            // other for this place.
             process.log(thread, &registers, LogEvent::Switch { place })?;
         }
+        // The keyframe's place in the log is before `Finish`, to which a replay from it runs.
         self.program_end.keyframe = keeps_end.then(|| (tid, process.recorder.log_so_far().entries));
         process.log(thread, &registers, LogEvent::Finish { place: Some(place) })
     }

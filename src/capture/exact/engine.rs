@@ -3,7 +3,8 @@
 //! A stop that the kernel reports is kept in the thread's `noted_stop` until the thread gets the
 //! token ([`ExactRecorder::note_stop`]). Then `advance_thread` handles the stop, or runs the
 //! thread's code in the cache for a time slice. Methods of [`ExactRecorder`] for the kinds of stops
-//! are in the files `calls`, `signals`, `births`, `ends`, `hooks` and `start`.
+//! are in the files `calls`, `signals`, `births`, `ends`, `hooks` and `start`. The *token* is the
+//! right to execute the program's code; one thread has it, for a *slice* of time.
 
 use super::chaos::Chaos;
 use super::debug_session::Debugger;
@@ -134,6 +135,7 @@ pub(in crate::capture) struct ExactRecorder {
 }
 
 impl ExactRecorder {
+    /// Returns the recorder of `pid`, which does not record it yet, and touches no process.
     pub(super) fn new(request: &Request, pid: Pid, shared_cpu: Option<&SharedCpu>) -> Self {
         Self {
             request: request.clone(),

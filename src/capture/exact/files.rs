@@ -144,6 +144,7 @@ impl Process {
         format!("/proc/{}/fd/{fd}", self.pid())
     }
 
+    /// Returns true for the path of the memory of the process or of one of its threads.
     fn is_memory_file(&self, path: &Path) -> bool {
         path.starts_with(format!("/proc/{}", self.pid())) && path.ends_with("mem")
     }

@@ -138,6 +138,7 @@ pub(super) struct Processes {
 }
 
 impl Processes {
+    /// Returns a program without other processes.
     pub(super) fn of(program: ExactRecorder) -> Self {
         Self { program, parent: None, debugged_child: None }
     }

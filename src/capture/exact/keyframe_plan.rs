@@ -72,6 +72,8 @@ pub(super) struct StoredKeyframe {
 }
 
 impl KeyframePlan {
+    /// Returns the plan of a recording that starts now, without keyframes: the first is due after a
+    /// period.
     pub(super) fn new(period: Duration, keep: Option<Duration>) -> Self {
         let (begun, parts) = (Instant::now(), VecDeque::new());
         Self {

@@ -3,7 +3,8 @@
 //! A change (`MapChange`) that maps something describes it with its content (`Mapped`). Content
 //! that a replay cannot find elsewhere is *stored* now, as an image of the recording: copies of
 //! memory, or of parts of large files. A mapped file that the recording has as a whole is only
-//! named.
+//! named. *Foreign* memory is shared memory that processes outside the recording may write
+//! (`foreign`).
 
 use super::extents::{LARGEST_STORED_BYTES, PAGE_BYTES, extents, is_regular, read_up_to};
 use super::process::Process;

@@ -1,4 +1,5 @@
-//! The process of an exact recording: its translated code, its mappings, its log.
+//! The process of an exact recording: its translated code, its mappings, its log. *Foreign* memory
+//! is shared memory that processes outside the recording may write (`foreign`).
 
 use super::reclaim_timer::ReclaimTimer;
 use super::thread::Thread;
@@ -64,6 +65,7 @@ pub(super) struct Process {
 }
 
 impl Process {
+    /// Returns the number of the process.
     pub(super) fn pid(&self) -> Pid {
         self.recorder.pid()
     }

@@ -1,6 +1,7 @@
 //! The choice of the thread that has the token (the *holder*), and the log entries when the token
 //! changes hands: where the holder was (`Switch`), the calls that other threads have begun since
-//! (`Enters`), and those that are done.
+//! (`Enters`), and those that are done. A *slice* is the run of the thread with the token until
+//! another may get it.
 
 use super::engine::ExactRecorder;
 use super::process::log_place_of;

@@ -1,6 +1,7 @@
 //! Signals of the program: their delivery, which is logged with the registers and the frame at the
 //! handler's first instruction. Each signal first goes to the debugger, if there is one: it may
 //! hold the signal, and go on with this signal, another or none (`debugger::go_on_with_signal`).
+//! *In the program* means at the program's own code, outside of the code cache.
 
 use super::effects::contents;
 use super::engine::ExactRecorder;

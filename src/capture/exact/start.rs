@@ -1,4 +1,6 @@
 //! The start of a recorded program, also after execve(2): its memory and registers go to the log.
+//! The *gate* is a page with the SYSCALL instruction for the recorder's own calls, in a process
+//! that has filters of system calls (`filters`).
 
 use super::effects::{contents, pieces_of};
 use super::engine::ExactRecorder;

@@ -1,4 +1,9 @@
 //! A thread of an exactly recorded program, and the system call that it is in.
+//!
+//! The thread that executes has the *token*. A thread is *in the program* or *in the cache*: it
+//! executes the program's own code, or its translation. An *exit stop* is the last stop of a
+//! thread, before it is gone. *Foreign* memory is shared memory that processes outside the
+//! recording may write.
 
 use super::debug_session::DebugState;
 use super::effects::MemoryBefore;
@@ -110,10 +115,12 @@ impl Thread {
         }
     }
 
+    /// Returns the thread, for ptrace requests.
     pub(super) fn tracee(&self) -> Tracee {
         self.translated.tracee
     }
 
+    /// Returns the thread's number.
     pub(super) fn tid(&self) -> Tid {
         self.tracee().0
     }

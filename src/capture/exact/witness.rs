@@ -182,6 +182,7 @@ fn is_in_program(thread: &Thread) -> bool {
     runs && thread.translated.place == Place::Program
 }
 
+/// Returns a thread's number as a word of the file.
 fn word_of(tid: Tid) -> u64 {
     u64::from(tid.0.unsigned_abs())
 }

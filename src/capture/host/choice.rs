@@ -88,6 +88,7 @@ impl Obstacle {
         }
     }
 
+    /// Returns the obstacle as a clause, for the user.
     pub(super) fn description(self, facts: &Facts) -> String {
         match self {
             Self::NotIntel => {
@@ -215,6 +216,7 @@ pub fn fallback() -> Option<String> {
     fallback_of(&Facts::of(&Root::here()))
 }
 
+/// Returns the result of [`fallback`] for a machine with these facts.
 pub(super) fn fallback_of(facts: &Facts) -> Option<String> {
     let choice = Choice::of(facts);
     if !facts.cpu.intel_pt || choice.means != PathBackend::Soft {

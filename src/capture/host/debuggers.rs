@@ -68,10 +68,12 @@ fn lldb_in(root: &Root, dirs: &[PathBuf]) -> Option<PathBuf> {
     })
 }
 
+/// Returns true for a text of decimal digits; false if it is empty.
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Returns the number after the last dash of a text; 0 if there is none.
 fn number_after_dash(text: &str) -> u32 {
     text.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
@@ -86,6 +88,7 @@ fn find_program(root: &Root, dirs: &[PathBuf], matches: impl Fn(&str) -> bool) -
     })
 }
 
+/// Returns true for a file that somebody may execute.
 fn is_program(path: &Path) -> bool {
     let metadata = std::fs::metadata(path);
     metadata.is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)

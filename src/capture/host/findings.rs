@@ -36,6 +36,7 @@ pub fn findings(facts: &Facts, choice: &Choice) -> Vec<Finding> {
     lines
 }
 
+/// Returns a finding; `good` is `None` if it is neither good nor bad.
 fn line(about: &'static str, good: impl Into<Option<bool>>, text: impl Into<String>) -> Finding {
     Finding { about, good: good.into(), text: text.into() }
 }
@@ -49,6 +50,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
+/// Returns the line on the CPU.
 fn cpu(facts: &Facts) -> Finding {
     let cpu = &facts.cpu;
     let name = if cpu.model_name.is_empty() { "unknown" } else { &cpu.model_name };
@@ -58,6 +60,7 @@ fn cpu(facts: &Facts) -> Finding {
     line("CPU", None, format!("{name} ({vendor} {signature}), {online} online{kinds}{machine}"))
 }
 
+/// Returns the line that says if the CPU has Intel PT, and if not, why.
 fn intel_pt(facts: &Facts) -> Finding {
     let text = match Obstacle::of(facts).filter(|_| !facts.cpu.intel_pt) {
         Some(obstacle) => format!("no: {}", obstacle.description(facts)),
@@ -66,6 +69,7 @@ fn intel_pt(facts: &Facts) -> Finding {
     line("Intel PT", facts.cpu.intel_pt, text)
 }
 
+/// Returns the line that says if the kernel has a PMU for Intel PT.
 fn pmu(facts: &Facts) -> Finding {
     const PATH: &str = "/sys/bus/event_source/devices/intel_pt";
     let text = match (&facts.pmu, facts.cpu.intel_pt) {
@@ -82,6 +86,7 @@ fn pmu(facts: &Facts) -> Finding {
     line("PMU", facts.pmu.as_ref().is_some_and(|pmu| pmu.pmu_type.is_some()), text)
 }
 
+/// Returns the lines on what the PT unit can do.
 fn abilities(pmu: &Pmu) -> Vec<Finding> {
     let filters = match pmu.address_ranges {
         0 => {
@@ -120,6 +125,7 @@ fn abilities(pmu: &Pmu) -> Vec<Finding> {
     ]
 }
 
+/// Returns the line that says if this process may trace by perf events.
 fn perf_events(facts: &Facts) -> Finding {
     let Some(paranoid) = facts.perf_events.paranoid else {
         return line("perf events", false, "no: the kernel has none");
@@ -148,6 +154,7 @@ fn perf_events(facts: &Facts) -> Finding {
     )
 }
 
+/// Returns the line on the memory that trace buffers may have.
 fn buffers(facts: &Facts) -> Finding {
     let (events, process, cpus) = (&facts.perf_events, &facts.process, facts.cpu.online);
     let wanted = size(WANTED_BUFFER_BYTES);
@@ -174,6 +181,7 @@ fn buffers(facts: &Facts) -> Finding {
     line("buffers", lockable >= WANTED_BUFFER_BYTES, text)
 }
 
+/// Returns the line on the user and the capabilities of this process.
 fn privileges(facts: &Facts) -> Finding {
     let names = facts.process.capabilities.names();
     let names = if names.is_empty() { "none that matter".to_owned() } else { names.join(", ") };
@@ -185,6 +193,7 @@ fn privileges(facts: &Facts) -> Finding {
     line("privileges", None, format!("{user}; capabilities: {names}"))
 }
 
+/// Returns the line on filters of system calls.
 fn seccomp(facts: &Facts) -> Finding {
     let text = match (facts.process.seccomp, facts.process.container) {
         (0, _) => "no filter of system calls".to_owned(),
@@ -196,6 +205,7 @@ fn seccomp(facts: &Facts) -> Finding {
     line("seccomp", facts.process.seccomp == 0, text)
 }
 
+/// Returns the line that says which processes can be traced by ptrace(2).
 fn ptrace(facts: &Facts) -> Finding {
     let fault = facts.tried.as_ref().map(|tried| tried.ptrace_fault.as_ref());
     let tried = match fault {
@@ -232,6 +242,7 @@ fn ptrace(facts: &Facts) -> Finding {
     line("ptrace", fault.map_or(by_yama, |fault| fault.is_none()), tried + &scope)
 }
 
+/// Returns the part of a debugger's line on its own decoder.
 fn decodes(debugger: &Debugger) -> &'static str {
     match debugger.intel_pt {
         Some(true) => "decodes Intel PT itself (libipt)",
@@ -240,10 +251,12 @@ fn decodes(debugger: &Debugger) -> &'static str {
     }
 }
 
+/// Returns the version of a debugger, in words if it is unknown.
 fn version(debugger: &Debugger) -> &str {
     if debugger.version.is_empty() { "of unknown version" } else { &debugger.version }
 }
 
+/// Returns the line on gdb, which is `None` if it was not found.
 fn gdb(found: Option<&Debugger>) -> Finding {
     let Some(gdb) = found else {
         return line("gdb", false, "no: not in PATH; replay needs it, or another with --gdb");
@@ -256,6 +269,7 @@ fn gdb(found: Option<&Debugger>) -> Finding {
     line("gdb", gdb.python != Some(false), text)
 }
 
+/// Returns the line on LLDB, which is `None` if it was not found.
 fn lldb(found: Option<&Debugger>) -> Finding {
     let Some(lldb) = found else {
         return line("lldb", None, "not found; gdb does all that contraflow can");
@@ -271,6 +285,7 @@ fn lldb(found: Option<&Debugger>) -> Finding {
     line("lldb", lldb.major() >= FIRST_REVERSE_LLDB, text)
 }
 
+/// Returns the line that says if this machine can record exactly.
 fn record(choice: &Choice) -> Finding {
     match choice.means {
         PathBackend::Nothing => line("record", false, format!("cannot record: {}", choice.because)),
@@ -278,6 +293,7 @@ fn record(choice: &Choice) -> Finding {
     }
 }
 
+/// Returns the line on how this machine records paths; `None` if it cannot record.
 fn record_path(choice: &Choice) -> Option<Finding> {
     let how = match choice.means {
         PathBackend::Hardware => "uses the CPU's Intel PT",
@@ -287,6 +303,7 @@ fn record_path(choice: &Choice) -> Option<Finding> {
     Some(line("record --path", true, format!("{how}: {}", choice.because)))
 }
 
+/// Returns the line on what the user can do for a better recording.
 fn better(choice: &Choice) -> Finding {
     let text = match &choice.better {
         Some(better) => format!("{} ({})", better.command, better.gain),

@@ -22,6 +22,7 @@ pub struct PerfEvents {
 }
 
 impl PerfEvents {
+    /// Reads the limits. Those that the kernel does not have are `None`.
     pub(super) fn of(root: &Root) -> Self {
         Self {
             paranoid: root.number("/proc/sys/kernel/perf_event_paranoid"),

@@ -62,6 +62,8 @@ pub struct Process {
 }
 
 impl Process {
+    /// Reads the privileges and limits of this process. Privileges that cannot be read count as
+    /// absent, and a limit as 0.
     pub(super) fn of(root: &Root) -> Self {
         let status = root.text("/proc/self/status").unwrap_or_default();
         let field = |name: &str| {

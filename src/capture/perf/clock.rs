@@ -77,6 +77,7 @@ fn read() -> (Tsc, u64) {
     best.map_or((Tsc(0), 0), |(_, reading)| reading)
 }
 
+/// Reads `CLOCK_MONOTONIC_RAW`.
 fn raw_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes one structure, and knows the clock.

@@ -47,6 +47,7 @@ struct CodeMapping {
 }
 
 impl CodeMap {
+    /// Returns the map of a process of which nothing is recorded yet.
     pub(super) fn new(pid: Pid) -> Self {
         let (files, mapped) = (Vec::new(), Vec::new());
         Self { pid, floors: Floors::default(), files, mapped, has_anonymous_code: false }
@@ -186,6 +187,7 @@ impl CodeMap {
 }
 
 impl CodeMapping {
+    /// Returns a mapping as `/proc/PID/maps` lists it.
     fn of_list(mapping: &Mapping) -> Self {
         Self {
             range: mapping.range,
@@ -197,6 +199,7 @@ impl CodeMapping {
         }
     }
 
+    /// Returns a mapping as a record of the kernel reports it. It counts as readable.
     fn of_record(map: &PerfMap) -> Self {
         let (write, shared) = (map.writable, map.shared);
         Self {
@@ -209,6 +212,7 @@ impl CodeMapping {
         }
     }
 
+    /// Returns true if a file is mapped, as its name is a path.
     fn is_file(&self) -> bool {
         self.name.starts_with('/') && !self.name.starts_with("//")
     }

@@ -95,6 +95,7 @@ fn largest_set_bit(values: u64, wanted: u64) -> u64 {
     (0..=wanted.min(63)).rev().find(|value| values >> value & 1 != 0).unwrap_or(0)
 }
 
+/// Returns the error for a configuration that is invalid for the reason `why`.
 fn refused(why: String) -> Result<(), Error> {
     Err(Error::Config(why))
 }

@@ -311,6 +311,7 @@ pub(super) fn finish_execve(tracee: Tracee) -> Result<bool, Error> {
     Ok(matches!(wait_for(tracee.0)?, Stop::Signal(_) | Stop::Event(_) | Stop::Group(_)))
 }
 
+/// Writes the program's bytes back in the place of INT3s. Ignores failures.
 fn remove(memory: &Memory, int3s: &BTreeMap<u64, u8>) {
     for (&at, &byte) in int3s {
         // Writes to memory that is no longer mapped fail, and need not succeed.

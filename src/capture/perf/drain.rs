@@ -1,5 +1,6 @@
 //! Reads one thread's AUX area and its ring of records (module `ring`) in the order that is needed:
-//! each byte after the `AUX` record that covers it. Marks each loss where it happened.
+//! each byte after the `AUX` record that covers it. Marks each loss where it happened. The *AUX
+//! area* is the buffer to which the PMU writes the thread's trace.
 
 use super::mend::Mender;
 use super::ring::{AuxRing, Completeness, DataRing, OverwritingRing, RingMemory};
@@ -25,6 +26,8 @@ pub(super) struct Drain<M> {
 }
 
 impl<M: RingMemory> Drain<M> {
+    /// Returns the reader of a thread's rings, from which nothing was read yet. `records` parses
+    /// the kernel's records. `has_int3s` is true if the thread may stop at INT3s of ours.
     pub(super) fn new(data: M, aux: M, records: PerfRecords, has_int3s: bool) -> Self {
         Self {
             mender: has_int3s.then(Mender::default),
@@ -47,6 +50,7 @@ impl<M: RingMemory> Drain<M> {
         self.repaired(&whole)
     }
 
+    /// Returns whole packets with the repairs at INT3s, if there can be some; otherwise unchanged.
     fn repaired(&mut self, whole: &[u8]) -> Vec<u8> {
         match &mut self.mender {
             Some(mender) => mender.repair(whole),
@@ -135,6 +139,7 @@ pub(super) struct RingDrain<M> {
 }
 
 impl<M: RingMemory> RingDrain<M> {
+    /// Returns the reader of a thread's rings, from which nothing was read yet.
     pub(super) fn new(data: M, aux: M) -> Self {
         Self {
             data: DataRing::new(data),

@@ -1,5 +1,6 @@
 //! The main loop of recording with the CPU: threads run natively, and stop only for events that
-//! concern the recording. `events` handles the stops.
+//! concern the recording. `events` handles the stops. An *exit stop* is the last stop of a thread,
+//! before it is gone: its registers can be read there.
 
 use super::clock::PerfTime;
 use super::config::Settings;
@@ -107,6 +108,7 @@ pub(super) fn attach_with(
     engine.outcome(begun, Some(&leaving))
 }
 
+/// Notes in a recording that starts which CPU traces it, and how.
 pub(super) fn note_hardware(prepared: &mut Prepared, pmu: &dyn Pmu) {
     let (hardware, psb_period_bytes) = pmu.hardware();
     prepared.set_hardware(hardware, psb_period_bytes);
@@ -142,6 +144,7 @@ pub(in crate::capture) struct Engine<'a> {
 }
 
 impl<'a> Engine<'a> {
+    /// Returns the recorder of `program`, which does not record it yet, and touches no process.
     pub(super) fn new(
         request: &Request,
         program: Pid,
@@ -439,6 +442,7 @@ fn wait_for_end(pid: Pid) {
     while matches!(wait_for(Tid(pid.0)), Ok(Stop::Signal(_) | Stop::Event(_) | Stop::Group(_))) {}
 }
 
+/// Returns true if an event could not be opened since its thread is gone.
 fn is_gone(error: &crate::capture::PerfError) -> bool {
     matches!(error, crate::capture::PerfError::Open { errno: nix::errno::Errno::ESRCH, .. })
 }

@@ -118,6 +118,8 @@ impl Event {
         self.map_at(offset, size_bytes, !overwrites)
     }
 
+    /// Maps the memory of the event at an offset of its file: the ring of records at 0, the AUX
+    /// area at another one.
     fn map_at(&self, at: u64, size_bytes: usize, writable: bool) -> Result<Arc<Mapped>, Error> {
         let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
         let (fd, offset) = (self.fd.as_raw_fd(), at.cast_signed());
@@ -232,6 +234,7 @@ impl Mapped {
         unsafe { self.base.cast::<Page>().as_ref() }
     }
 
+    /// Returns the start of the mapping.
     fn bytes(&self) -> NonNull<u8> {
         self.base.cast()
     }

@@ -1,7 +1,7 @@
 //! Handles stops of threads: signals, births, execve(2), exits. The trace itself needs none of
 //! them. The *tap* of a thread takes its trace out of the AUX area, and is closed when the trace
 //! ends (module `tap`). All threads of the recorder write to a process's recording, one at a time
-//! (module `process_recording`).
+//! (module `process_recording`). An *exit stop* is the last stop of a thread, before it is gone.
 
 use super::engine::{BACKEND, Engine, note_hardware, registers_of};
 use super::tap::{Tap, lock};

@@ -1,4 +1,6 @@
-//! Resumes a program under a debugger, and stops all its threads again.
+//! Resumes a program under a debugger, and stops all its threads again. Where threads are to stop,
+//! the program has INT3s while it runs (`debugger`). Its threads are *halted* when all are stopped
+//! for the debugger.
 
 use super::debug_session::Debugger;
 use super::engine::Engine;
@@ -250,6 +252,7 @@ impl Engine<'_> {
         }
     }
 
+    /// Returns true while all threads are being stopped for the debugger.
     fn is_halting(&self) -> bool {
         self.debugger.as_ref().is_some_and(|debugger| debugger.is_halting)
     }

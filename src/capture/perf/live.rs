@@ -28,6 +28,7 @@ pub(in crate::capture) struct Live {
 }
 
 impl Live {
+    /// Launches a program and traces it with the CPU, stopped at its first instruction.
     pub(in crate::capture) fn launch(request: &Request) -> Result<Self, Error> {
         Self::launch_with(request, Box::new(open_cpu_pmu(request)?))
     }
@@ -49,6 +50,7 @@ impl Live {
         }
     }
 
+    /// Attaches to a running process, stops it and traces it with the CPU.
     pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Self, Error> {
         Self::attach_with(request, pid, Box::new(open_cpu_pmu(request)?))
     }
@@ -73,6 +75,8 @@ impl Live {
         }
     }
 
+    /// Returns a thread that is stopped for the debugger; an error if it is gone or at its exit
+    /// stop.
     fn stopped_thread(&self, tid: Tid) -> Result<&Thread, Error> {
         let thread = self.engine.threads.get(&tid).filter(|t| t.activity == Activity::Stopped);
         thread.ok_or(Error::ThreadEnded { tid })

@@ -92,10 +92,12 @@ impl Mender {
     }
 }
 
+/// Returns an IP that is written in full.
 fn full(ip: Addr) -> IpPayload {
     IpPayload { compression: IpCompression::Full, value: ip.0 }
 }
 
+/// Returns the packet with the IP `ip` in full. Other packets than TIPs become FUPs.
 fn with_full_ip(packet: Packet, ip: Addr) -> Packet {
     match packet {
         Packet::Tip(_) => Packet::Tip(full(ip)),

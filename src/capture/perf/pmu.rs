@@ -136,6 +136,8 @@ impl CpuPmu {
         Event::open(&self.attr(1 << 20), Tid(0)).map(drop)
     }
 
+    /// Returns the attributes of the perf event that traces a thread, with an AUX area of this
+    /// size.
     fn attr(&self, size_bytes: u64) -> EventAttr {
         EventAttr {
             kind: self.pmu.number,

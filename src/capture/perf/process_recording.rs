@@ -1,7 +1,7 @@
 //! The recording of a process while it is written: traces, mapped code, and the sidebands of its
 //! threads (the kernel's records of mappings, names and switches, module `sideband`). The threads
 //! that drain AUX areas, the one that reads sidebands and the one that waits for stops write here,
-//! one at a time.
+//! one at a time. An *AUX area* is the buffer to which the PMU writes a thread's trace.
 
 use super::clock::PerfTime;
 use super::code::CodeMap;
@@ -56,6 +56,7 @@ impl ProcessRecording {
         Ok(recording)
     }
 
+    /// Returns the recorded process.
     fn pid(&self) -> Pid {
         self.recorder.pid()
     }

@@ -4,6 +4,7 @@
 //!
 //! Heads and tails count bytes since the beginning. A byte's offset in the ring is its count modulo
 //! the ring's size. The reader loads the head, then the bytes, then stores the tail, in this order.
+//! The *AUX area* is the buffer to which the PMU writes a thread's trace.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -151,6 +152,7 @@ pub(super) enum Completeness {
 const LARGEST_RECORD_BYTES: u64 = 128;
 
 impl<M: RingMemory> DataRing<M> {
+    /// Returns the reader of a ring from which nothing was read yet.
     pub(super) const fn new(memory: M) -> Self {
         Self { memory, tail: 0, tail_before: 0, record: Vec::new() }
     }
@@ -200,6 +202,7 @@ pub(super) struct AuxRing<M> {
 }
 
 impl<M: RingMemory> AuxRing<M> {
+    /// Returns the reader of an area from which nothing was read yet.
     pub(super) const fn new(memory: M) -> Self {
         Self { memory, tail: 0 }
     }
@@ -247,11 +250,13 @@ pub(super) struct OverwritingRing<M> {
 }
 
 impl<M: RingMemory> OverwritingRing<M> {
+    /// Returns the reader of an area that was zero at first.
     pub(super) const fn new(memory: M) -> Self {
         Self { memory, has_wrapped: false }
     }
 
     /// Returns the bytes in the area, oldest first. The first may be in the middle of a packet.
+    /// They stay there: the next call returns them again, as far as they are not overwritten.
     pub(super) fn take(&mut self) -> Vec<u8> {
         let size = self.memory.size_bytes();
         // In this mode the kernel's head is an offset in the ring; a model's head that counts on
@@ -268,6 +273,7 @@ impl<M: RingMemory> OverwritingRing<M> {
         bytes
     }
 
+    /// Returns true if a byte of the area from `place` on, an offset, is not 0.
     fn has_bytes_after(&self, place: u64) -> bool {
         let mut window = [0; 4096];
         let (mut at, size) = (place, self.memory.size_bytes());

@@ -1,6 +1,6 @@
 //! Turns the bytes of AUX areas into a thread's trace of whole packets. Where bytes are missing, it
 //! writes an OVF packet between the last whole packet and the next PSB. Decodes only the packets'
-//! lengths.
+//! lengths. An *AUX area* is the buffer to which the PMU writes a thread's trace.
 
 use crate::pt::{Packet, Packets, encode, find_psb, find_psb_back};
 use std::collections::VecDeque;

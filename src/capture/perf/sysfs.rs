@@ -94,7 +94,7 @@ impl PtPmu {
             caps,
             filter_ranges: usize::try_from(ranges).unwrap_or(0),
             nominal_ratio: nominal.and_then(|n| u8::try_from(n).ok()).filter(|ratio| *ratio > 0),
-            cpuid_15: ratio(&dir.join("tsc_art_ratio"))?,
+            cpuid_15: tsc_ratio(&dir.join("tsc_art_ratio"))?,
         })
     }
 
@@ -120,14 +120,17 @@ pub(super) fn cpu_has_pt() -> bool {
     __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx >> 25 & 1 != 0
 }
 
+/// Returns the error for a file of the PMU that does not exist, or whose number is too large.
 fn missing(path: &Path) -> Error {
     Error::Sysfs { path: path.to_owned(), why: "holds no valid number".to_owned() }
 }
 
+/// Returns the error for a file of the PMU with a text that is no such number.
 fn unreadable(path: &Path, text: &str) -> Error {
     Error::Sysfs { path: path.to_owned(), why: format!("{text:?} is invalid") }
 }
 
+/// Returns the text of a file without white space at its ends; `None` if there is no such file.
 fn read(path: &Path) -> Result<Option<String>, Error> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
@@ -136,17 +139,21 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
     }
 }
 
+/// Reads a number from a file; `None` if there is no such file. Fails if it has another text.
 fn number(path: &Path, radix: u32) -> Result<Option<u64>, Error> {
     let Some(text) = read(path)? else { return Ok(None) };
     u64::from_str_radix(&text, radix).map(Some).map_err(|_| unreadable(path, &text))
 }
 
+/// Reads a decimal number from a file, as [`number`] does.
 fn number_or_none(path: &Path) -> Result<Option<u64>, Error> {
     number(path, 10)
 }
 
-/// Reads `EBX:EAX`. Returns `None` if either is 0, as the CPU does not know the ratio then.
-fn ratio(path: &Path) -> Result<Option<(u32, u32)>, Error> {
+/// Reads a ratio `EBX:EAX` of CPUID leaf 15H, in decimal. Returns `None` if the file does not
+/// exist, or if either number is 0, as the CPU does not know the ratio then; an error for any other
+/// text.
+fn tsc_ratio(path: &Path) -> Result<Option<(u32, u32)>, Error> {
     let Some(text) = read(path)? else { return Ok(None) };
     let parts = text.split_once(':').and_then(|(n, d)| n.parse().ok().zip(d.parse().ok()));
     let (ebx, eax) = parts.ok_or_else(|| unreadable(path, &text))?;

@@ -1,5 +1,6 @@
 //! Taps: each takes one thread's trace out of its AUX area. Either a thread of the recorder drains
-//! the area while the program runs, or the area is a ring that is read at the end.
+//! the area while the program runs, or the area is a ring that is read at the end. The *AUX area*
+//! is the buffer to which the PMU writes the trace.
 
 use super::drain::{Drain, RingDrain};
 use super::pmu::{Control, Memory, TraceSource};
@@ -186,6 +187,7 @@ pub(super) struct SidebandThread {
 }
 
 impl SidebandThread {
+    /// Starts a thread that writes the sidebands of a recording from time to time.
     pub(super) fn spawn(recording: &Arc<Mutex<ProcessRecording>>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, recording) = (stop.clone(), recording.clone());

@@ -1,4 +1,5 @@
-//! A thread that the CPU traces.
+//! A thread that the CPU traces. Its *tap* takes its trace out of the AUX area, the buffer that the
+//! kernel fills (module `tap`). An *exit stop* is the last stop of a thread, before it is gone.
 
 use super::tap::Tap;
 use crate::capture::debugged::{DebuggedThread, Pending};
@@ -57,10 +58,12 @@ pub(in crate::capture) struct Thread {
 }
 
 impl Thread {
+    /// Returns the thread's number.
     pub(super) const fn tid(&self) -> Tid {
         self.tracee.0
     }
 
+    /// Returns a new thread, which is not traced yet.
     pub(super) fn new(tid: Tid, pid: Pid) -> Self {
         Self {
             tracee: Tracee(tid),

@@ -1,4 +1,5 @@
-//! Attaches to a running process.
+//! Attaches to a running process. Its threads go on in the code cache: outside of system calls, and
+//! without restartable sequences (rseq(2)), since the kernel would set their IP to the program's.
 
 use super::engine::Engine;
 use super::process::Process;

@@ -1,7 +1,7 @@
 //! Births of threads and of child processes. A child process is recorded or left; one that shares
 //! its parent's memory runs natively. If such a child is to be recorded, it is a *borrower* until
 //! its execve(2): its recording starts there. A child killed before its first instruction gets no
-//! recording.
+//! recording. An *exit stop* is the last stop of a thread, before it is gone.
 
 use super::engine::{BACKEND, Engine};
 use super::events::disturbing_stop;

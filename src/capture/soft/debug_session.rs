@@ -1,4 +1,5 @@
-//! The requests of a debugger to a process that runs in translation.
+//! The requests of a debugger to a process that runs in translation. A *native* step is a single
+//! step outside of the code cache.
 
 use crate::capture::contract::{Catches, Forks};
 use crate::common::Tid;

@@ -1,5 +1,8 @@
 //! The main loop of recording by translation, which waits for stops of threads, and the end of a
 //! recording. `events` handles the stops.
+//!
+//! A thread that is about to end has an *exit stop*, where its registers can be read for the last
+//! time. A *newborn* is a child that stays stopped at its birth until a debugger decides about it.
 
 use super::process::{Finished, Process};
 use super::thread::{Activity, Thread};
@@ -112,6 +115,7 @@ pub(in crate::capture) struct Engine {
 }
 
 impl Engine {
+    /// Returns the recorder of `program`, which does not record it yet, and touches no process.
     pub(super) fn new(request: &Request, program: Pid, leaving: Option<Leaving>) -> Self {
         Self {
             request: request.clone(),

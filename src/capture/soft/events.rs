@@ -1,5 +1,10 @@
 //! Handles stops of threads: execve(2), exit stops, ends. `births` handles births, `signals` stops
 //! for signals, which include requests of the code cache and system calls.
+//!
+//! A thread that is about to end has an *exit stop*, and is gone once it is resumed from there. If
+//! its process ends, it is kept there until all threads are. The thread that ended the process is
+//! the *culprit* (`crate::capture::culprit`). A *borrower* is a child that uses its parent's memory
+//! (`births`).
 
 use super::engine::Engine;
 use super::exact::Exactness;
@@ -125,7 +130,8 @@ impl Engine {
 
     /// Handles the exit stop of a thread (`PTRACE_EVENT_EXIT`), the last moment to read its
     /// registers: ends its trace. Keeps the thread stopped if its process ends with it, or if it is
-    /// the last one; otherwise resumes it, and forgets it.
+    /// the last one; otherwise resumes it, and forgets it. If all threads that are left are at
+    /// their exit stops then, lets the process end ([`Self::end_if_all_at_exit`]).
     fn handle_exit_stop(&mut self, tid: Tid) -> Result<(), Error> {
         self.handle_unreported_birth(tid)?;
         let status = Tracee(tid).event_message().unwrap_or(0);

@@ -24,14 +24,16 @@ pub(super) enum Exactness {
     /// The thread is stopped at the program's own code, with the program's registers.
     Exact,
     /// The thread is still in the cache: another stop came first, which the caller has to handle.
+    /// If the thread was stepped before, all its signals but those of the cache are still blocked.
     Disturbed(Stop),
 }
 
 impl Process {
     /// Moves a stopped thread out of the cache: single-steps it to the next place at which the
     /// program's registers are known, sets them, and sends the thread's records up to there to the
-    /// encoder. If the thread was stopped for a signal, the caller may have to deliver it again.
-    /// Returns an error if the registers stay unknown.
+    /// encoder. Does nothing if it is out of the cache already. If the thread was stopped for a
+    /// signal, the caller may have to deliver it again. Returns an error if the registers stay
+    /// unknown; signals stay blocked then.
     pub(super) fn make_exact(&mut self, thread: &mut Thread) -> Result<Exactness, Error> {
         if thread.translated.place == Place::Program {
             return Ok(Exactness::Exact);
@@ -81,7 +83,8 @@ impl Process {
     }
 
     /// Returns the exact state of a killed thread with the registers `at`, or its state soon after,
-    /// as if the translated code had run on. `None` if it cannot be known.
+    /// as if the translated code had run on: writes to its memory, and switches it to its next
+    /// trace buffer if its own is full. `None` if the state cannot be known.
     pub(super) fn exact_soon(&mut self, thread: &mut Thread, at: &Registers) -> Option<ExactState> {
         let mut registers = *at;
         loop {

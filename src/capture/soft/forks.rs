@@ -260,6 +260,9 @@ impl Engine {
         self.finish(pid, None)
     }
 
+    /// Detaches from all processes but the program, newborns among them, so that they go on
+    /// natively. If the debugger follows a child alone (`followed_child`), that child is left, too,
+    /// and its parent with it: none is recorded any more.
     pub(super) fn leave_all_beside(&mut self) -> Result<(), Error> {
         self.leave_newborns();
         if let Some(child) = self.followed_child {
@@ -270,11 +273,14 @@ impl Engine {
         others.into_iter().try_for_each(|pid| self.detach_from(pid))
     }
 
+    /// Detaches from all newborns, and forgets births that were not reported.
     fn leave_newborns(&mut self) {
         self.newborns.leave_all();
         self.forget_births();
     }
 
+    /// Kills a newborn or another recorded process than the program, and waits until it has ended.
+    /// Does nothing if `pid` is neither.
     pub(super) fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
         if let Some(newborn) = self.newborns.take(pid) {
             newborn.kill();

@@ -1,5 +1,11 @@
 //! A translated program under a debugger. Between two stops it runs in the code cache. At each stop
 //! all its threads are outside the cache, with their exact registers.
+//!
+//! Other stopped processes may be *beside* the program: recorded ones, and *newborns*, children
+//! that stay stopped at their birth and are not recorded. A newborn is *awaited* if its parent
+//! waits in the kernel until it executes a program or ends. The debugger can leave such a parent,
+//! and follow the child alone (`followed_child`). Threads and names are then the child's; memory is
+//! read through the parent, which shares it.
 
 use super::debug_session::Debugger;
 use super::engine::{BACKEND, Engine, SAVE_PERIOD};
@@ -32,10 +38,12 @@ pub(in crate::capture) struct Live {
 }
 
 impl Live {
+    /// Returns a value for a program that is gone, without a recording.
     pub(in crate::capture) fn vacant(request: &Request) -> Self {
         Self { engine: Engine::new(request, Pid(0), None), dir: PathBuf::new() }
     }
 
+    /// Launches a program, and begins to record it, stopped at its first instruction.
     pub(in crate::capture) fn launch(request: &Request) -> Result<Self, Error> {
         let (prepared, pid) = Prepared::launch(request, BACKEND)?;
         let mut engine = Engine::new(request, pid, None);
@@ -48,6 +56,8 @@ impl Live {
         }
     }
 
+    /// Attaches to a running process, begins to record it, and stops all its threads outside the
+    /// cache. After an error, it goes on natively.
     pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Self, Error> {
         let (prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
         let mut engine = Engine::new(request, pid, None);
@@ -193,7 +203,8 @@ impl LiveProgram for Live {
 }
 
 impl Engine {
-    /// Begins to record a program for a debugger, stopped at its first instruction.
+    /// Begins to record a launched program for a debugger, stopped at its first instruction. Marks
+    /// its recording as the store's latest.
     fn begin_debugging(&mut self, prepared: Prepared) -> Result<(), Error> {
         prepared.set_latest(&self.request.store)?;
         self.record_stopped_for_debugger(prepared)

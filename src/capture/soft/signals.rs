@@ -1,5 +1,6 @@
 //! Handles stops of threads for signals: those that the code cache itself raises, such as SIGTRAP
-//! at a request for a translation (`crate::engine::SignalStop` lists them), and the program's.
+//! at a request for a translation (`crate::engine::SignalStop` lists them), and the program's. A
+//! thread executes an instruction *natively* outside of the cache, by a single step.
 
 use super::engine::Engine;
 use super::events::disturbing_stop;

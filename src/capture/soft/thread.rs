@@ -1,5 +1,7 @@
 //! A thread that is recorded by translation. It runs in the code cache, and is stopped either there
 //! or outside, at the program's own code.
+//!
+//! An *exit stop* is the last stop of a thread, before it is gone (`PTRACE_EVENT_EXIT`).
 
 use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::{Error, Report, final_state};
@@ -83,6 +85,8 @@ pub(in crate::capture) struct Thread {
 }
 
 impl Thread {
+    /// Returns a thread that counts as running in the cache. The caller resumes it, or sets
+    /// `activity`.
     pub(super) fn new(translated: TranslatedThread) -> Self {
         let buffers =
             ThreadBuffers::new(translated.tid(), translated.area, Arc::clone(&translated.busy));
@@ -105,18 +109,22 @@ impl Thread {
         }
     }
 
+    /// Returns the thread, for ptrace requests.
     pub(super) fn tracee(&self) -> Tracee {
         self.translated.tracee
     }
 
+    /// Returns the thread's process.
     pub(super) fn pid(&self) -> Pid {
         self.translated.pid
     }
 
+    /// Returns the thread's number.
     pub(super) fn tid(&self) -> Tid {
         self.tracee().0
     }
 
+    /// Returns the activity as the engine needs it to classify a stop.
     pub(super) fn phase(&self) -> Phase {
         match self.activity {
             Activity::Running => Phase::Runs,

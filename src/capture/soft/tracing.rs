@@ -92,6 +92,8 @@ impl Process {
         self.become_ring_if_full()
     }
 
+    /// Writes the packets that the encoder has made by now to the recording, which may keep them in
+    /// its buffers.
     fn write_encoded(&mut self) -> Result<(), Error> {
         for (tid, bytes) in self.tracer.packets() {
             self.recorder.append_trace(tid, &bytes)?;

@@ -47,7 +47,8 @@ impl DecodedCode {
     }
 
     /// Compares the bytes at `at`, which are in `page`, with the known bytes of that page. If they
-    /// differ, reads the whole page again, and returns its change; otherwise returns nothing.
+    /// differ, or the page is not known, reads the whole page, and returns its change. Otherwise,
+    /// or if it cannot be read, returns nothing.
     fn page_change(&mut self, at: Addr, page: Addr, memory: &Memory) -> Vec<Change> {
         let offset = usize::try_from(at.0 - page.0).unwrap_or(0);
         let end = (offset + MAX_INSN_BYTES).min(PAGE_BYTES);
@@ -69,7 +70,7 @@ impl DecodedCode {
     }
 }
 
-/// Returns the smallest run of bytes that contains all changes.
+/// Returns the smallest run of bytes that contains all changes; the whole page without `old`.
 fn difference(page: Addr, old: Option<&[u8]>, new: &[u8]) -> Change {
     let differs = |i: &usize| old.is_none_or(|old| old[*i] != new[*i]);
     let first = (0..new.len()).find(differs).unwrap_or(0);
@@ -77,6 +78,7 @@ fn difference(page: Addr, old: Option<&[u8]>, new: &[u8]) -> Change {
     Change { addr: page.wrapping_add(first as u64), bytes: new[first..=last].to_vec() }
 }
 
+/// Reads and decodes the instruction at an address; `None` if it cannot be read, or is invalid.
 fn read_insn(ip: Addr, memory: &Memory) -> Option<Insn> {
     let mut bytes = [0; MAX_INSN_BYTES];
     let known = memory.read(ip, &mut bytes);

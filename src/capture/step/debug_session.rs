@@ -18,6 +18,7 @@ pub(super) struct Debugger {
 }
 
 impl Debugger {
+    /// Returns the debugger's current request; `None` between two requests.
     pub(super) fn go(&self) -> Option<&Go> {
         self.go.as_ref()
     }

@@ -1,5 +1,7 @@
 //! Runs a stepped program for a debugger until an event, then stops all threads. Each instruction
-//! ends in a stop anyway, so breakpoints need no INT3s.
+//! ends in a stop anyway, so breakpoints need no INT3s. A *newborn* is a child that stays stopped
+//! at its birth until the debugger follows or leaves it. An *exit stop* is the last stop of a
+//! thread, before it is gone.
 
 use super::engine::{Engine, TURN_STEPS};
 use super::process::Process;
@@ -76,7 +78,8 @@ impl Engine {
     }
 
     /// Returns true if the thread must stop for the debugger before its next instruction, at a
-    /// breakpoint or a caught system call, and notes that event for it.
+    /// breakpoint or a caught system call, and notes that event for it. Returns false for a thread
+    /// in a call or with a signal, and without a request.
     pub(super) fn must_stop_before(&mut self, tid: Tid) -> bool {
         let Some(go) = self.debugger.as_ref().and_then(|debugger| debugger.go.as_ref()) else {
             return false;

@@ -1,5 +1,8 @@
 //! The main loop of recording by single-stepping, which schedules threads and waits for stops, and
 //! the end of a recording. `events` handles the stops.
+//!
+//! A thread that is about to end has an *exit stop*, where its registers can be read for the last
+//! time. It is kept there until all threads of its process are, if the process ends.
 
 use super::debug_session::Debugger;
 use super::process::Process;
@@ -78,6 +81,7 @@ pub(in crate::capture) struct Engine {
 }
 
 impl Engine {
+    /// Returns the recorder of `program`, which does not record it yet, and touches no process.
     pub(super) fn new(request: &Request, program: Pid) -> Self {
         Self {
             request: request.clone(),

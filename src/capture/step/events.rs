@@ -1,6 +1,9 @@
-//! Handles stops of threads: ends of steps, signals, births, execve(2), exits. Adds the executed
-//! instructions to the threads' paths, which encode them as packets; the main loop decides which
-//! thread runs.
+//! Handles stops of threads: ends of steps, signals, births, execve(2), exits. The main loop
+//! decides which thread runs.
+//!
+//! Each thread has a *path*, which encodes its executed instructions as packets. `retire` adds an
+//! executed instruction to it, `divert` a move that no instruction made. In between, `enter_user`
+//! adds a return from the kernel to the program, and `interrupt` an entry into the kernel.
 
 use super::calls;
 use super::engine::{BACKEND, Engine};
@@ -250,6 +253,7 @@ impl Engine {
     }
 }
 
+/// Returns the information of the signal for which a thread stopped; `None` if it is gone.
 fn info_of(thread: &Thread) -> Result<Option<SiginfoBytes>, Error> {
     match thread.tracee.signal_info() {
         Err(error) if error.is_gone() => Ok(None),
@@ -305,7 +309,7 @@ fn handle_sigtrap(process: &mut Process, thread: &mut Thread) -> Result<(), Erro
     }
 }
 
-/// Handles the end of a single step, after which the thread is at `next`.
+/// Handles the end of a single step, after which the thread is at `next`. Does not step it again.
 fn handle_step_end(process: &mut Process, thread: &mut Thread, next: Addr) -> Result<(), Error> {
     thread.trap.at_step = true;
     match thread.insn {
@@ -316,6 +320,8 @@ fn handle_step_end(process: &mut Process, thread: &mut Thread, next: Addr) -> Re
             Ok(())
         }
         Some(insn) => retire_step(process, thread, &insn, next),
+        // The instruction could not be decoded: the path has a gap, as if the kernel had moved the
+        // thread.
         None => {
             thread.path.enter_user(thread.ip);
             thread.divert(next);

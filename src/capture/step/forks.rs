@@ -1,5 +1,5 @@
 //! Forks under a debugger: parent and child both stay stopped until the debugger chooses which one
-//! it follows.
+//! it follows. Until then the child is a *newborn*: stopped at its birth, and not recorded.
 
 use super::debug_session::Debugger;
 use super::engine::{BACKEND, Engine};
@@ -103,6 +103,8 @@ impl Engine {
         self.detach_from(pid)
     }
 
+    /// Detaches from all processes but the program, newborns among them, so that they go on
+    /// natively.
     pub(super) fn leave_all_beside(&mut self) -> Result<(), Error> {
         self.leave_newborns();
         let others = self.processes.keys().filter(|pid| **pid != self.program);
@@ -110,12 +112,15 @@ impl Engine {
         others.into_iter().try_for_each(|pid| self.detach_from(pid))
     }
 
+    /// Detaches from all newborns, and forgets births that were not reported.
     fn leave_newborns(&mut self) {
         self.newborns.leave_all();
         self.forget_births();
         self.threads.values_mut().for_each(|thread| thread.new_child = None);
     }
 
+    /// Kills a newborn or another recorded process than the program, and waits until it has ended.
+    /// Does nothing if `pid` is neither.
     pub(super) fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
         if let Some(newborn) = self.newborns.take(pid) {
             newborn.kill();

@@ -28,6 +28,8 @@ pub(in crate::capture) struct Live {
 }
 
 impl Live {
+    /// Launches a program, and begins to record it, stopped at its first instruction. Restricts
+    /// this thread to its CPU.
     pub(in crate::capture) fn launch(request: &Request) -> Result<Self, Error> {
         stay_on_this_cpu()?;
         let (prepared, pid) = Prepared::launch(request, BACKEND)?;
@@ -41,6 +43,8 @@ impl Live {
         }
     }
 
+    /// Returns a thread that is ready to be stepped; an error if it is gone, at its exit stop, in a
+    /// system call or stopped by job control.
     fn stopped_thread(&mut self, tid: Tid) -> Result<&mut Thread, Error> {
         let thread = self.engine.threads.get_mut(&tid).filter(|t| t.activity == Activity::Ready);
         thread.ok_or(Error::ThreadEnded { tid })

@@ -86,8 +86,8 @@ impl Process {
         Ok(())
     }
 
-    /// Decodes the next instruction of `thread`. If its code changed, records that, at a point of
-    /// the trace that has a time.
+    /// Decodes the next instruction of `thread` into `thread.insn`: `None` if it is invalid. If its
+    /// code changed, records that, at a point of the trace that has a time.
     pub(super) fn decode_next(&mut self, thread: &mut Thread) -> Result<(), Error> {
         if self.space.is_stable(thread.ip) {
             thread.insn = self.code.stable(thread.ip, &self.memory);

@@ -1,4 +1,5 @@
-//! A thread that is recorded by single-stepping.
+//! A thread that is recorded by single-stepping. Its *path* encodes the executed instructions as
+//! packets. An *exit stop* is the last stop of a thread, before it is gone.
 
 use super::trap::{Ignored, Trap};
 use crate::capture::debugged::{DebuggedThread, Pending};
@@ -106,6 +107,8 @@ pub(in crate::capture) struct Thread {
 }
 
 impl Thread {
+    /// Returns a thread that is stopped at `ip`, ready to be stepped; 0 for an address that is
+    /// still to be read.
     pub(super) fn new(tid: Tid, pid: Pid, ip: Addr, path: Path) -> Self {
         Self {
             tracee: Tracee(tid),
@@ -136,6 +139,7 @@ impl Thread {
         }
     }
 
+    /// Returns the thread's number.
     pub(super) fn tid(&self) -> Tid {
         self.tracee.0
     }

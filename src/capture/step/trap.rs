@@ -157,8 +157,9 @@ impl Ignored {
         known.then(|| Self(u64::from_ne_bytes(handler) == IGNORE))
     }
 
-    /// Applies the state that a completed `rt_sigaction(2)` for SIGTRAP has set, and corrects the
-    /// old action that it reported.
+    /// Applies the state that a completed `rt_sigaction(2)` for SIGTRAP has set (`asked`, from
+    /// [`Self::set_by`]), and corrects the old action that it reported. Does nothing after other
+    /// calls.
     pub(super) fn apply(
         &mut self,
         memory: &Memory,

@@ -11,8 +11,8 @@
 //! - where a run begins, if an earlier run has executed some of its code (`check_run`);
 //! - the branch at its end, if an earlier run or itself has executed the target (`jump`).
 //!
-//! At last it reports the current address. A decoder knows a *reported* address, so the runs before
-//! it no longer count.
+//! At last it reports the current address. A decoder knows a *reported* address, so a report
+//! forgets all before it: of a reported start, that run remains; of a reported branch, the branch.
 //!
 //! Example: `A: jmp B` and `B: jmp A`, each an edge, entered at A. The second leads to A, which
 //! the first has passed, so the encoder walks. The branch at A leads to new code: A becomes a run.
@@ -107,7 +107,8 @@ impl Encoder {
             }
         }
         self.check_run(&mut walk, ip);
-        // Unless `ip` itself is the address that a packet, bit or report determined last.
+        // Unless the decoder is at `ip` already: a packet, bit or report determined this very
+        // address last. (`is_decoder_there` in `jump` is the same, for a branch.)
         if !(walk.runs.is_empty() && walk.start == ip) {
             self.report_address(ip);
         }
@@ -115,7 +116,8 @@ impl Encoder {
     }
 
     /// Checks the current run, from its start to `ip`. If an earlier run has executed some of its
-    /// code, reports the start of the current run, and forgets the earlier ones.
+    /// code, reports the start of the current run, and forgets the earlier ones; the current run
+    /// goes on.
     fn check_run(&mut self, walk: &mut Walk, ip: u64) {
         if walk.has_run(walk.start, ip) {
             self.report_address(walk.start);
@@ -124,12 +126,15 @@ impl Encoder {
     }
 
     /// Ends the current run with a branch, and begins the next at its target. If an earlier run, or
-    /// the one that ends, has executed the target, reports the branch and forgets the runs. There
-    /// are three cases: a target that is new, a branch to itself, and any other branch back.
+    /// the one that ends, has executed the target, reports the branch and forgets the runs; the
+    /// branch alone stays, as a run. There are three cases: a target that is new, a branch to
+    /// itself (which leads to where the decoder is then, so nothing stays), and any other branch
+    /// back.
     fn jump(&mut self, walk: &mut Walk, jump: Jump) {
         let Jump { from, to } = jump;
         self.check_run(walk, from);
-        // True if a packet, a bit, or the report of a start determined this very address last.
+        // True if a packet, a bit, or the report of a start determined this very address last: the
+        // run that ends is the branch alone, and no run is before it.
         let is_decoder_there = walk.runs.is_empty() && walk.start == from;
         // Before the check, as the target may be in the run that ends.
         walk.runs.push((walk.start, from));
@@ -155,7 +160,8 @@ impl Encoder {
     }
 
     /// Reports `ip` by an interruption before the instruction there: FUP, TIP.PGD, TIP.PGE. The
-    /// path must not have passed `ip` since the last reported address.
+    /// path must not have passed `ip` since the last reported address, and the caller has written
+    /// the pending bits ([`Self::flush`]).
     fn report_address(&mut self, ip: u64) {
         let fup = self.last_ip.compress(Addr(ip));
         encode(&Packet::Fup(fup), &mut self.out);

@@ -24,6 +24,7 @@ pub(super) struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
+    /// Returns a connection on which nothing has arrived.
     pub(super) fn new(transport: &'a mut dyn Transport, options: &'a Options) -> Self {
         let (framer, polled) = (Framer::default(), Instant::now());
         Self { transport, options, framer, polled, broken: false }

@@ -132,8 +132,9 @@ impl<R: Run> Client<'_, R> {
     }
 
     /// Handles packets that prepare or start programs; `qAttached` and `QProgramSignals`; and the
-    /// thread list (`qfThreadInfo`) of a session without a program, or for a client that knows
-    /// several processes. Returns the reply; `None` for other packets.
+    /// thread list (`qfThreadInfo`, `qsThreadInfo`) of a session without a program, or for a client
+    /// that knows several processes. Returns the reply; `None` for other packets, and for a
+    /// malformed `QProgramSignals`, which then counts as unsupported.
     pub(super) fn answer_program_packet(&mut self, body: &[u8]) -> Option<Vec<u8>> {
         if let Some(understood) = self.preparation.note_packet(body) {
             return Some(if understood { b"OK".to_vec() } else { b"E01".to_vec() });

@@ -69,7 +69,8 @@ fn percentage(part: u64, whole: u64) -> String {
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
 }
 
-/// Describes the program, its ending and its recording, in a line for each known fact.
+/// Describes the program, its ending and its recording, in a line for each known fact, and the
+/// number of gaps.
 pub(super) fn info<R: Run>(session: &Session<R>) -> String {
     let run = session.run();
     let about = run.describe();

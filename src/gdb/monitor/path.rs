@@ -92,10 +92,13 @@ fn name_of<R: Run>(run: &R, addr: Addr) -> String {
     }
 }
 
+/// Returns the function and the line of the code at `addr` in a history, or the address if they are
+/// unknown.
 fn place_text(history: &dyn History, addr: Addr) -> String {
     named(history.location_of(addr), addr)
 }
 
+/// Returns the text of a place, with control characters escaped; the address if there is none.
 fn named(place: Option<CodeLocation>, addr: Addr) -> String {
     place.map_or_else(|| addr.to_string(), |place| Visible(place.to_string()).to_string())
 }
@@ -157,16 +160,19 @@ pub(super) fn find<R: Run>(
     list.text
 }
 
+/// Returns the message that `what` names no code.
 fn no_code(what: &str) -> String {
     format!("there is no code of {}: give FUNCTION, FILE:LINE or *ADDRESS\n", Visible(what))
 }
 
+/// Returns the last line of a list: the number of its hits, and of the addresses of the code.
 fn total(hits: usize, what: &str, addresses: usize) -> String {
     let hit = if hits == 1 { "hit" } else { "hits" };
     let address = if addresses == 1 { "address" } else { "addresses" };
     format!("{hits} {hit} of {} at {addresses} {address}\n", Visible(what))
 }
 
+/// Returns the line that says how to list more than `count` hits.
 fn more_of(what: &str, count: usize) -> String {
     let more = (10 * count).min(HITS_LIMIT);
     format!("and earlier ones: monitor find {} {more}\n", Visible(what))

@@ -67,7 +67,9 @@ fn step<R: Run>(
 }
 
 /// Moves back to where memory was last changed before the current position, and returns text for
-/// the user. The memory is given as its address, in hex with `0x`, and its size in bytes.
+/// the user. The memory is given as its address, in hex with `0x`, and its size in bytes, from 1 to
+/// [`LARGEST_BYTES`]. Stays here if there was no change, if interrupted, and in a run that is not
+/// exact.
 pub(super) fn seek_last_change<R: Run>(
     session: &mut Session<R>,
     address: &str,
@@ -141,6 +143,7 @@ fn number(text: &str, is_exact: bool) -> Option<u64> {
     Some(Position::exact(moment.parse().ok()?, instructions.parse().ok()?))
 }
 
+/// Returns the message about a text that names no position.
 fn not_a_place(to: &str) -> String {
     format!("not a position, a time or a mark: {to}; try: monitor help\n")
 }
@@ -155,7 +158,8 @@ fn position_at_percentage(percent: &str, here: Position) -> Option<u64> {
 }
 
 /// Returns the first position at or after a time. With a sign, the time counts from the current
-/// one. Fails with a text for the user outside the history, or if the recording has no times.
+/// one, or from the end's if the current one is unknown. Fails with a text for the user outside the
+/// history, or if the recording has no times.
 fn position_at_time<R: Run>(
     session: &Session<R>,
     sign: Option<u8>,

@@ -21,9 +21,10 @@ pub struct Core {
 }
 
 impl Core {
-    /// Reads the headers and notes of a core of a 64-bit x86 process. Memory is read on demand.
-    /// Fails for another file, and if a header or note is damaged. Of memory that is cut off at the
-    /// end of the file, only the bytes there are known.
+    /// Reads the headers and notes of a core of a 64-bit x86 process. Keeps the bytes of the whole
+    /// file for the memory, and copies them only if they are unaligned. Fails for another file, and
+    /// if a header or note is damaged. Of memory that is cut off at the end of the file, only the
+    /// bytes there are known.
     pub fn parse(bytes: &Bytes) -> Result<Self, Error> {
         // The parser of `object` needs aligned tables.
         let bytes = &bytes.clone().aligned();
@@ -120,9 +121,9 @@ fn add_note(contents: &mut CoreContents, kind: u32, note: &Note<'_, Header>) -> 
         (b"CORE", notes::NT_PRPSINFO) => contents.process = notes::decode_process(bytes)?,
         (b"CORE", notes::NT_AUXV) => contents.auxv = bytes.to_vec(),
         (b"CORE", notes::NT_FILE) => contents.mappings = notes::decode_mappings(bytes)?,
-        (b"CORE", notes::NT_FPREGSET) => set(thread, |thread| &mut thread.fpregs, bytes),
-        (b"LINUX", notes::NT_X86_XSTATE) => set(thread, |thread| &mut thread.xstate, bytes),
-        (b"CORE", notes::NT_SIGINFO) => set(thread, |thread| &mut thread.siginfo, bytes),
+        (b"CORE", notes::NT_FPREGSET) => set_bytes(thread, |of| &mut of.fpregs, bytes),
+        (b"LINUX", notes::NT_X86_XSTATE) => set_bytes(thread, |of| &mut of.xstate, bytes),
+        (b"CORE", notes::NT_SIGINFO) => set_bytes(thread, |of| &mut of.siginfo, bytes),
         _ => {}
     }
     Some(())
@@ -139,8 +140,8 @@ fn add_thread(contents: &mut CoreContents, bytes: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Sets a field of a thread, if there is one.
-fn set(
+/// Sets a field of a thread to `bytes`; does nothing if there is no thread.
+fn set_bytes(
     thread: Option<&mut Thread>,
     field: impl Fn(&mut Thread) -> &mut Option<Vec<u8>>,
     bytes: &[u8],

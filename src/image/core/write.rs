@@ -36,9 +36,11 @@ impl<F: FnMut(Addr, &mut [u8]) -> usize> CoreMemory for F {
     }
 }
 
-/// Writes `contents` as a core file to `out`, which must be empty. Omits each page of `memory` from
-/// its first unknown byte on; pages of zeros become holes in the file. An empty segment is an
-/// error.
+/// Writes `contents` as a core file to `out`, which must be empty. A dumped segment becomes one
+/// segment for each run of known bytes in it: each page is omitted from its first unknown byte on,
+/// and a segment without known bytes altogether. One that is not dumped keeps its range, without
+/// bytes. Pages of zeros become holes in the file. Segments begin and end at pages, which is not
+/// checked; an empty one is an error.
 pub fn write(
     out: &mut (impl Write + Seek),
     contents: &CoreContents,
@@ -112,7 +114,8 @@ impl<W: Write + Seek> Writer<'_, W> {
             let window = AddrRange::sized(at, (end.0 - at.0).min(buffer.len() as u64));
             let untouched = memory.untouched(window).filter(|pages| !pages.is_empty());
             if let Some(pages) = untouched.filter(|pages| pages.start == at) {
-                // A hole in the file, but part of the run: `end_run` counts its bytes backwards.
+                // A hole in the file, but part of the run. The file offset of a run is the position
+                // at its end minus its size (`end_run`), so each of its bytes moves the position.
                 self.position += pages.size_bytes();
                 at = pages.end;
                 continue;
@@ -134,8 +137,8 @@ impl<W: Write + Seek> Writer<'_, W> {
         Ok(())
     }
 
-    /// Adds the program header of `run`, whose bytes end at the current position, and moves to the
-    /// next page of the file. Does nothing for an empty run.
+    /// Adds the program header of `run`, whose bytes, holes included, end at the current position,
+    /// and moves to the next page of the file. Does nothing for an empty run.
     fn end_run(&mut self, segment: &CoreSegment, run: AddrRange) {
         if !run.is_empty() {
             self.push_header(segment, run, run.size_bytes());

@@ -43,9 +43,10 @@ pub fn load_at(bytes: &Bytes, addr: Option<Addr>, name: &str) -> Result<Vec<Sect
     load(bytes, bias, name)
 }
 
-/// Returns the part of the segment that is in the file, and the zeros to the end of its last page;
-/// none for a segment that the kernel rejects, that has no bytes in the file, or that reaches past
-/// the last address.
+/// Returns the whole pages of the file with the segment, as the kernel maps them; if the segment is
+/// larger in memory than in the file, the bytes up to its end in the file, and zeros from there to
+/// the end of that page. None for a segment that the kernel rejects, that has no bytes in the file,
+/// or that reaches past the last address.
 fn load_segment(whole: &Section, segment: &Segment, bias: u64) -> Vec<Section> {
     let start = segment.start.wrapping_add(bias);
     let Some(file_end) = start.0.checked_add(segment.file_size_bytes).map(Addr) else {

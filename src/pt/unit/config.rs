@@ -39,8 +39,10 @@ pub struct Config {
     /// True if TIPs of indirect jumps and calls wait until the TNT before them is full (SDM section
     /// "Deferred TIPs"). Has no effect while CYC packets are enabled.
     pub deferred_tips: bool,
-    /// True if each round of a loop of direct branches is reported, as if tracing were interrupted
-    /// in it. A processor reports only one round.
+    /// True if the trace shows each round of a loop of direct branches (see `circle`). Such a loop
+    /// writes no packets, so without this, as on a processor, all rounds but the first are lost.
+    /// With it, the unit writes the packets of an interruption in each round: FUP, TIP.PGD,
+    /// TIP.PGE.
     pub report_circles: bool,
     /// The ratio of TSC to crystal clock; without it there are no MTC and TMA packets.
     pub crystal_ratio: Option<CrystalRatio>,

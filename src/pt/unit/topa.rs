@@ -30,8 +30,9 @@ impl TopaEntry {
         Self(base | Self::END)
     }
 
-    const fn has(self, flag: u64) -> bool {
-        self.0 & flag != 0
+    /// Returns true if at least one of these bits is set.
+    const fn has_any(self, flags: u64) -> bool {
+        self.0 & flags != 0
     }
 
     const fn base(self) -> u64 {
@@ -72,7 +73,7 @@ impl Topa<'_> {
             self.output.set_offset(end);
             self.count_interrupt(region, offset, end);
             if end == region.size_bytes() {
-                if region.has(TopaEntry::STOP) {
+                if region.has_any(TopaEntry::STOP) {
                     return Ok(Stored::Stopped);
                 }
                 self.advance()?;
@@ -90,7 +91,7 @@ impl Topa<'_> {
         let single = !self.capabilities.has(Capability::TopaMultiple);
         let size_bytes = region.size_bytes();
         let at = if single { size_bytes - size_bytes / 8 } else { size_bytes };
-        if region.has(TopaEntry::INT) && (from..to).contains(&(at - 1)) {
+        if region.has_any(TopaEntry::INT) && (from..to).contains(&(at - 1)) {
             self.output.topa_pmis += 1;
         }
     }
@@ -110,7 +111,7 @@ impl Topa<'_> {
     /// that it points to. Fails if the entry is invalid or the output offset is outside its region.
     fn current_region(&mut self) -> Result<TopaEntry, OperationalError> {
         let entry = self.current_entry()?;
-        let entry = if entry.has(TopaEntry::END) {
+        let entry = if entry.has_any(TopaEntry::END) {
             self.output.base = entry.base();
             self.output.set_table_index(0);
             self.output.set_offset(0);
@@ -136,17 +137,19 @@ impl Topa<'_> {
             return Err(OperationalError::Restricted(at));
         }
         let entry = TopaEntry(self.output.memory.read_u64(at));
-        if entry.has(TopaEntry::RESERVED | self.capabilities.reserved_address_bits()) {
+        if entry.has_any(TopaEntry::RESERVED | self.capabilities.reserved_address_bits()) {
             return Err(OperationalError::ReservedBits(at));
         }
-        self.check_kind(entry, at, index)?;
+        self.check_entry(entry, at, index)?;
         Ok(entry)
     }
 
-    /// Checks the flags of the entry with number `index`, at `at`, and the alignment of its region.
-    fn check_kind(&self, entry: TopaEntry, at: u64, index: u64) -> Result<(), OperationalError> {
-        let end = entry.has(TopaEntry::END);
-        if end && entry.has(TopaEntry::STOP | TopaEntry::INT) {
+    /// Checks the entry with number `index`, at `at`: its flags, its place in the table (END is not
+    /// first; without [`Capability::TopaMultiple`], an entry after the first is END and points back
+    /// to this table), and the alignment of its region.
+    fn check_entry(&self, entry: TopaEntry, at: u64, index: u64) -> Result<(), OperationalError> {
+        let end = entry.has_any(TopaEntry::END);
+        if end && entry.has_any(TopaEntry::STOP | TopaEntry::INT) {
             return Err(OperationalError::EndCombined(at));
         }
         if end && index == 0 {

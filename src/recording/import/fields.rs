@@ -88,8 +88,8 @@ impl<'a> Field<'a> {
         number.ok_or_else(|| self.unlike(&format!("a whole number from {low} to {high}")))
     }
 
-    /// Returns this 64-bit number, possibly from a string: some JSON writers only have numbers of
-    /// 53 bits.
+    /// Returns this 64-bit number, possibly from a string, in decimal or, after `0x`, hexadecimal:
+    /// some JSON writers only have numbers of 53 bits.
     pub(super) fn number_or_text(&self) -> Result<u64, BadBundle> {
         let of_text = |text: &str| match text.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16).ok(),

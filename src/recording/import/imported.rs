@@ -1,5 +1,5 @@
 //! An imported trace in memory, and its conversion to a recording. Facts that only decoding shows,
-//! such as the number of instructions, are unknown then; [`Reader::note_totals`] adds it later.
+//! such as the number of instructions, are unknown then; [`Reader::note_totals`] adds them later.
 
 use super::super::backend::BackendName;
 use super::super::error::Error;
@@ -128,6 +128,7 @@ impl Imported {
         }
         for (id, bytes) in &self.traces {
             let mut releaser = Releaser::new(bytes.file());
+            // Starts the trace: it may have no parts.
             writer.append_imported(*id, &[], &mut |_| ())?;
             for (part, end) in bytes.parts() {
                 let start = end.saturating_sub(part.len());

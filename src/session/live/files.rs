@@ -14,8 +14,8 @@ const PROC_FILES: [&str; 5] = ["maps", "cmdline", "comm", "stat", "status"];
 const PROC_LINKS: [&str; 2] = ["cwd", "exe"];
 
 impl Live {
-    /// Returns the target of one of the [`PROC_LINKS`] of a debugged process in `/proc`; `None` for
-    /// other paths.
+    /// Returns the target of one of the [`PROC_LINKS`] of a debugged process in `/proc`, as it is
+    /// now, also in the past; `None` for other paths.
     pub(super) fn link_of_program(&self, path: &Path) -> Option<PathBuf> {
         self.is_in_proc(path, &PROC_LINKS).then(|| fs::read_link(path).ok()).flatten()
     }
@@ -54,8 +54,9 @@ impl Live {
         Some(shown.into_bytes().into())
     }
 
-    /// Returns a file that the program has mapped now, or one of the [`PROC_FILES`] in `/proc`,
-    /// which in the past is that of the history. Returns `None` for other paths.
+    /// Returns a file that the program has mapped now, also in the past, or one of the
+    /// [`PROC_FILES`] in `/proc`, which in the past is that of the history. Returns `None` for
+    /// other paths, and for files that only a process beside the program has mapped.
     pub(super) fn file_of_program(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
         if self.is_in_proc(path, &PROC_FILES) {
             return match self.past_in_view() {

@@ -64,8 +64,8 @@ impl Live {
     }
 
     /// Returns a stop that reports a vfork wait as over, before the debugger goes to the past,
-    /// where nothing waits; `None` if the debugger knows of no wait. gdb keeps its breakpoints out
-    /// of a process that waits for its child.
+    /// where nothing waits; `None` if the debugger knows of no wait, or requests no stops at
+    /// vforks. gdb keeps its breakpoints out of a process that waits for its child.
     pub(super) fn end_vfork_for_past(&mut self) -> Option<Stop> {
         let Some(Vfork::Waits(thread)) = self.vfork_wait.filter(|_| self.forks.vfork) else {
             return None;
@@ -74,11 +74,14 @@ impl Live {
         Some(Stop { thread, reason: StopReason::VforkDone })
     }
 
+    /// Returns the process beside the program to which a thread belongs; `None` if it belongs to
+    /// none.
     fn process_beside(&self, tid: Tid) -> Option<Pid> {
         let beside = self.program.borrow().beside();
         beside.iter().find(|(of_beside, _)| *of_beside == tid).map(|(_, pid)| *pid)
     }
 
+    /// Returns true if a thread belongs to a process beside the program.
     pub(super) fn is_of_process_beside(&self, tid: Tid) -> bool {
         self.process_beside(tid).is_some()
     }
@@ -97,6 +100,8 @@ impl Live {
         }
     }
 
+    /// Reads the present memory of a thread's process, which is the program for unknown threads.
+    /// Returns the number of bytes read, up to the first that cannot be read.
     pub(super) fn read_live(&self, tid: Tid, addr: Addr, buf: &mut [u8]) -> usize {
         match self.process_beside(tid) {
             Some(pid) => self.program.borrow().read_beside(pid, addr, buf),
@@ -125,7 +130,8 @@ impl Live {
     }
 
     /// Detaches from the program or from a process beside it ([`Run::detach_process`]). Begins a
-    /// new history if another process is the program then.
+    /// new history if another process is the program then. If the program is the only process,
+    /// first closes the history, and so leaves the past, even if the detach fails.
     pub(super) fn detach_from_process(&mut self, pid: Pid) -> Result<(), Error> {
         let before = self.program.get_mut().pid();
         let only = self.program.get_mut().beside().is_empty();

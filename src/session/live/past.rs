@@ -88,6 +88,7 @@ impl Live {
         self.opened_history_mut()
     }
 
+    /// Returns the history up to now, to move in it, if it was opened already.
     pub(super) fn opened_history_mut(&mut self) -> Option<&mut dyn Run> {
         self.history.get_mut().and_then(Option::as_mut).map(Past::run_mut)
     }
@@ -117,7 +118,8 @@ impl Live {
         true
     }
 
-    /// Drops the history, since the program continues. Keeps a replay for the next opening.
+    /// Drops the history, since the program continues. Keeps a replay for the next opening. The
+    /// session must be at the live end.
     pub(super) fn drop_outdated_history(&mut self) {
         if let Some(Some(Past::Exact(replayed))) = self.history.take() {
             self.reusable_replay.replace(Some(replayed));

@@ -1,4 +1,5 @@
-//! Resumes of a live program at its live end.
+//! Resumes of a live program at its live end. A *passed* signal is delivered without a stop; a
+//! *queued* one is delivered by the next resume, besides the signal of the order.
 
 use super::Live;
 use crate::capture::{Go, Report};
@@ -8,10 +9,10 @@ use crate::session::{Action, Breakpoints, Ending, Order, Stop, StopReason};
 use crate::tracee::Watch;
 
 impl Live {
-    /// Resumes the program at the live end, and waits for a stop. Reports another stop instead,
-    /// without a resume: if the program is gone; if the debugger does not know the signal of the
-    /// last live stop or forgot it, and does not deliver it, that signal; or a new breakpoint at
-    /// the thread's address.
+    /// Resumes the program at the live end, and waits for a stop. Returns another stop instead,
+    /// without a resume: that the program is gone; the signal of the last live stop, if
+    /// `repeats_signal` is set and the order delivers no signal; or a new breakpoint at the address
+    /// of a thread that is to continue without a signal, which also drops the queued signals.
     pub(super) fn resume_live(
         &mut self,
         order: &Order,
@@ -46,9 +47,10 @@ impl Live {
     }
 
     /// Resumes the program and waits for a stop, which becomes the last live stop. Delivers the
-    /// queued signals. `watches` are the watchpoints of the debug registers; `passed_to_stepper`
-    /// are the signals that do not stop the stepping thread, signal 1 in bit 0. If the program
-    /// cannot be resumed, it counts as gone, and the error for the user is in `failure`.
+    /// queued signals. `watches` are the watchpoints of the debug registers; those of `breakpoints`
+    /// are not watched. `passed_to_stepper` are the signals that do not stop the stepping thread,
+    /// signal 1 in bit 0. If the program cannot be resumed, it counts as gone, and the error for
+    /// the user is in `failure`.
     pub(in crate::session) fn resume_program(
         &mut self,
         order: &Order,
@@ -86,9 +88,9 @@ impl Live {
         Stop { thread, reason }
     }
 
-    /// Lets the next resume report the signal of the last live stop, if it was one, since this stop
-    /// is reported to the debugger as something else. The report takes the place of that resume. It
-    /// is left out if the order delivers a signal.
+    /// Makes the next resume report the signal of the last live stop, if it was one, since this
+    /// stop is reported to the debugger as something else. The report takes the place of that
+    /// resume. It is omitted if the order delivers a signal.
     pub(in crate::session) fn report_signal_later(&mut self) {
         self.repeats_signal = true;
     }

@@ -93,8 +93,10 @@ impl Live {
     }
 
     /// Starts a program or attaches to a process, in place of the current program. Kills that
-    /// first, unless the request is refused already ([`Self::request_of`]); if the start fails
-    /// then, no program is left. The started program's request is the one for [`Start::Again`].
+    /// first, also one to which it attached, unless the request is refused already
+    /// ([`Self::request_of`]); if the start fails then, no program is left. Keeps the passed
+    /// signals and the requested forks, but not the requested system calls. The request of a
+    /// launched program is then the one for [`Start::Again`]; that of an attach is not.
     pub(super) fn start_program(&mut self, start: &Start) -> Result<(), Error> {
         let request = self.request_of(start)?;
         self.kill();

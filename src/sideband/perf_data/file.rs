@@ -18,7 +18,8 @@ use super::record::{self, PerfRecord};
 pub struct PerfData {
     /// The attributes of the events.
     pub attrs: Vec<Attr>,
-    /// Records of the operating system's actions, in the order of the file.
+    /// Records of the operating system's actions, in the order of the file; those that are
+    /// compressed there come last.
     pub records: Vec<PerfRecord>,
     /// The Intel PT settings of the AUX areas, if there are any.
     pub aux_info: Option<AuxInfo>,

@@ -30,7 +30,8 @@ const SOFTWARE: u32 = 1;
 const DUMMY: u64 = 9;
 /// The size of an `AUXTRACE` record without the bytes of the trace.
 const AUXTRACE_BYTES: usize = RECORD_HEADER_BYTES + 40;
-const ATTR_SAMPLE_TYPE: u64 = super::numbers::SAMPLE_IP;
+/// A field of samples, of which these files have none. `perf record` sets it in all events.
+const SAMPLE_FIELD: u64 = super::numbers::SAMPLE_IP;
 
 /// The fields of each record's trailer.
 const TRAILER: u64 = SAMPLE_TID | SAMPLE_TIME | SAMPLE_CPU | SAMPLE_IDENTIFIER;
@@ -70,7 +71,7 @@ impl PerfWriter {
         let attr = Attr {
             pmu,
             config,
-            sample_type: TRAILER | ATTR_SAMPLE_TYPE,
+            sample_type: TRAILER | SAMPLE_FIELD,
             flags: flags | super::numbers::ATTR_SAMPLE_ID_ALL,
             ids: vec![self.event_id],
         };
@@ -217,7 +218,7 @@ impl PerfWriter {
     }
 
     /// Writes the file in pipe format: everything in records, the AUX areas, each with the bytes of
-    /// its trace, last.
+    /// its trace, last but for the end of the round.
     pub fn write_to_pipe(
         &self,
         traces: &[(AuxTrace, &[u8])],
@@ -353,7 +354,9 @@ fn encode_event(event: &PerfEvent) -> (u32, u16, Vec<u8>) {
     }
 }
 
-/// Returns the type, the flags and the body of a mapping's record.
+/// Returns the type (`PERF_RECORD_MMAP2`), the flags and the body of the record of a mapping of
+/// user space. It is always readable, and has the build id, cut to 20 bytes, in place of device
+/// and inode; zeros if there is none.
 fn encode_map(map: &PerfMap) -> (u32, u16, Vec<u8>) {
     let mut body = task_bytes(map.pid, map.tid);
     let words = [map.range.start.0, map.range.size_bytes(), map.file_offset];

@@ -31,8 +31,8 @@ impl<'a> Context<'a> {
         Some(Die { unit: unit.entries_unit(&units.dwarf, self.opener), id })
     }
 
-    /// Returns the first entry of `unit`, or of its split file, unread. The unit must be one of the
-    /// module, not of the supplement.
+    /// Returns the first entry of `unit`, or of its split file if that can be opened, unread. The
+    /// unit must be one of the module, not of the supplement.
     pub(super) fn root(self, unit: &'a Unit) -> Die<'a> {
         let entries = unit.entries_unit(&self.units.dwarf, self.opener);
         let entry = entries.header.root_offset().0;

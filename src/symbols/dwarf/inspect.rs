@@ -51,7 +51,7 @@ impl Dwarf {
     }
 
     /// Returns the arguments and the result of the innermost function at an address, inlined or
-    /// not; `None` without DWARF of it.
+    /// not; `None` if no function with DWARF is there.
     pub(in crate::symbols) fn signature(
         &self,
         module: Addr,

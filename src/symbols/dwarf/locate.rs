@@ -13,7 +13,7 @@ use gimli::{
 };
 
 /// The limit on operations of one DWARF expression. More are a loop.
-const MAX_STEPS: u32 = 10_000;
+const MAX_OPERATIONS: u32 = 10_000;
 /// The limit on ranges of a location list.
 const MAX_RANGES: usize = 1 << 16;
 
@@ -99,6 +99,8 @@ pub(super) struct State<'a> {
     pub(super) cfa: &'a dyn Fn() -> Option<u64>,
     /// The module's load bias.
     pub(super) bias: u64,
+    /// The unit of the variable's entry, for base types and indexed addresses. An expression that
+    /// the entry inherits from one in another unit is evaluated in this unit too.
     pub(super) unit: UnitRef<'a, Reader>,
 }
 
@@ -133,8 +135,8 @@ impl State<'_> {
         }
     }
 
-    /// Evaluates a DWARF expression. The error says whether the value is optimized out or
-    /// unavailable.
+    /// Evaluates a DWARF expression, in which `frame_base` is the frame base of the function. The
+    /// error is [`Piece::OptimizedOut`] or [`Piece::Unavailable`], for the whole value.
     fn evaluate(
         &self,
         expression: Expression<Reader>,
@@ -142,7 +144,7 @@ impl State<'_> {
     ) -> Result<Home, Piece> {
         let encoding: Encoding = self.unit.encoding();
         let mut evaluation = expression.evaluation(encoding);
-        evaluation.set_max_iterations(MAX_STEPS);
+        evaluation.set_max_iterations(MAX_OPERATIONS);
         let unavailable = || Piece::Unavailable;
         let mut result = evaluation.evaluate().map_err(|_| unavailable())?;
         loop {

@@ -41,7 +41,7 @@ pub(in crate::symbols) struct Dwarf {
     /// The code of the units: the value of each span is an index in `units`.
     by_address: Spans,
     pub(super) files: Arc<dyn Files>,
-    /// The start addresses of functions, by linkage name.
+    /// The addresses at which functions are entered, by linkage name, else by plain name.
     by_name: OnceLock<HashMap<String, Vec<u64>>>,
     /// The variables outside of functions, by name.
     pub(super) globals: OnceLock<Globals>,
@@ -103,9 +103,10 @@ impl Dwarf {
         frames
     }
 
-    /// Returns the non-inlined function that contains `addr`: demangled name, start, and size in
-    /// bytes of the contiguous range at the start, in which `addr` need not be. It is the outermost
-    /// of the scopes there. `None` if there is none, or it has no name.
+    /// Returns the non-inlined function that contains `addr`: its demangled name, the address at
+    /// which it is entered, and the bytes from there to the end of the contiguous range around it.
+    /// `addr` may be outside of that range, also below it, in a cold part. The function is the
+    /// outermost of the scopes at `addr`. `None` if there is none, or it has no name.
     pub(in crate::symbols) fn function_at(
         &self,
         addr: u64,
@@ -117,8 +118,8 @@ impl Dwarf {
         Some((name, scope.start, scope.size_bytes))
     }
 
-    /// Returns the start addresses of the functions that `query` matches, including inlined copies,
-    /// in no certain order.
+    /// Returns the addresses at which the functions that `query` matches are entered, including
+    /// inlined copies, in no certain order. The first call reads all units.
     pub(in crate::symbols) fn addresses_of_function(&self, query: &str, code: &Spans) -> Vec<u64> {
         let query = names::Query::new(query);
         let by_name = self.by_name.get_or_init(|| self.functions_by_name(code));
@@ -126,8 +127,9 @@ impl Dwarf {
         meant.flat_map(|(_, starts)| starts).copied().collect()
     }
 
-    /// Lists the start addresses of all functions, and of their inlined copies, by linkage name or,
-    /// without one, by plain name. Leaves out functions without a name. Reads all units.
+    /// Lists the addresses at which all functions, and their inlined copies, are entered, by
+    /// linkage name or, without one, by plain name. Leaves out functions without a name. Reads all
+    /// units.
     fn functions_by_name(&self, code: &Spans) -> HashMap<String, Vec<u64>> {
         let mut by_name: HashMap<String, Vec<u64>> = HashMap::new();
         for unit in &self.units.units {

@@ -155,7 +155,8 @@ fn is_scope(tag: gimli::DwTag) -> bool {
     scopes.contains(&tag)
 }
 
-/// Returns the kind of a scope: of a block, as if it declared no variables.
+/// Returns the kind of a scope. `has_variables` of a block is false at first; unknown numbers of a
+/// call are 0.
 fn scope_kind(tag: gimli::DwTag, entry: &Entry<Reader>) -> ScopeKind {
     let short = |name| number(entry, name).and_then(|n| n.try_into().ok()).unwrap_or(0);
     match tag {

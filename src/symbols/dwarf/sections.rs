@@ -10,7 +10,8 @@ use std::borrow::Cow;
 /// The maximum ratio of a section's size to its compressed size, which is that of zlib.
 const MAX_EXPANSION: u64 = 1032;
 
-/// Returns true if the file is an ELF file with entries of DWARF (`.debug_info`).
+/// Returns true if the file is a 64-bit ELF file with entries of DWARF: with a `.debug_info` that
+/// is not empty. Does not check that they can be read.
 pub(in crate::symbols) fn has_dwarf(bytes: &Bytes) -> bool {
     ElfFile64::<Endianness>::parse(&**bytes).is_ok_and(|elf| {
         let section = elf.section_by_name(".debug_info");
@@ -24,7 +25,8 @@ pub(super) fn load(bytes: &Bytes) -> Option<gimli::Dwarf<Data>> {
     load_named(bytes, |id| Some(id.name()))
 }
 
-/// Loads the sections of a split DWARF file (`.dwo`), as [`load`] does.
+/// Loads the sections of a split DWARF file (`.dwo`); absent or damaged ones are empty, even if all
+/// are. `None` if it is not a 64-bit little-endian ELF file.
 pub(super) fn load_split(bytes: &Bytes) -> Option<gimli::Dwarf<Data>> {
     load_named(bytes, SectionId::dwo_name)
 }
@@ -46,13 +48,15 @@ fn load_named(
 }
 
 /// Returns the name and build ID of the supplement: the file that dwz made for DWARF data that
-/// several debug files have in common. `None` if `bytes` does not refer to one.
+/// several debug files have in common. `None` if `bytes` does not refer to one, or is not a 64-bit
+/// ELF file. The name may be relative, and the file need not exist.
 pub(super) fn supplement_link(bytes: &Bytes) -> Option<(Vec<u8>, Vec<u8>)> {
     let elf = ElfFile64::<Endianness>::parse(&**bytes).ok()?;
     let (name, build_id) = elf.gnu_debugaltlink().ok()??;
     Some((name.to_vec(), build_id.to_vec()))
 }
 
+/// Returns true if this room reads the section: others are left empty.
 const fn is_needed(id: SectionId) -> bool {
     matches!(
         id,

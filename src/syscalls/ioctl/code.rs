@@ -38,13 +38,15 @@ impl Code {
     }
 }
 
-/// Kinds whose numbers encode direction and size of all structures, apart from those in the tables:
-/// event devices, real-time clocks, watchdogs, joysticks, random numbers, GPIO, pidfd.
+/// Kinds whose numbers encode direction and size of all structures, apart from those in the tables,
+/// so that the written memory is known. In this order: event devices, real-time clocks, watchdogs,
+/// joysticks, random numbers, GPIO, pidfd. For kinds in neither list, it is assumed.
 pub(super) const REGULAR: [u8; 7] = [b'E', b'p', b'W', b'j', b'R', 0xb4, 0xff];
 
-/// Kinds whose structures hold pointers, or whose devices write memory later: sockets and wireless,
-/// sound, graphics, video, USB, CD-ROM and SCSI, `NVMe`, RDMA, virtual machines, VFIO, SPI, I2C,
-/// the memory of frame buffers, btrfs, device mapper, FUSE.
+/// Kinds whose structures hold pointers, or whose devices write memory later, so that the written
+/// memory is unknown. In this order: sockets, wireless, sound, graphics, frame buffers, video,
+/// media controllers, USB, CD-ROM and SCSI, generic SCSI, `NVMe`, RDMA, virtual machines, VFIO,
+/// SPI, I2C, btrfs, device mapper, flash memory (MTD), FUSE.
 pub(super) const POINTERS: [u8; 20] = [
     0x89, 0x8b, b'A', b'd', b'F', b'V', b'|', b'U', 0x53, 0x22, b'N', 0x1b, 0xae, b';', b'k', 0x07,
     0x94, 0xfd, b'M', 0xe5,

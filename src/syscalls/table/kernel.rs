@@ -32,7 +32,7 @@ pub(super) const CALLS: &[Model] = &[
     call(236, "vserver", &[], &[]),
     call(246, "kexec_load", &[], &[]),
     // The kernel writes the event's ring buffer at any time. It answers a wrong size with the right
-    // one.
+    // one, and fails with E2BIG.
     call(298, "perf_event_open", &[structure(0, INT).at_offset(4).always()], &[Denied]),
     call(313, "finit_module", &[], &[]),
     call(318, "getrandom", &[filled(0, 1)], &[MayBlock]),

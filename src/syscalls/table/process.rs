@@ -50,7 +50,8 @@ pub(super) const CALLS: &[Model] = &[
     call(308, "setns", &[], &[ChangesProcess]),
     call(309, "getcpu", &[structure(0, INT), structure(1, INT)], &[]),
     call(312, "kcmp", &[], &[]),
-    // The kernel answers a wrong size with the right one.
+    // The kernel answers a wrong size with the right one, and fails with E2BIG, after which the
+    // area counts as written.
     call(314, "sched_setattr", &[structure(1, INT)], &[]),
     call(315, "sched_getattr", &[int_sized(1, 2)], &[]),
     call(322, "execveat", &[], &[ChangesProcess, ChangesMappings, SetsRegisters]),

@@ -231,8 +231,9 @@ impl Builder<'_, '_> {
         counter.filter(|_| is_whole).map_or(0, |counter| self.site.counters[counter as usize])
     }
 
-    /// Emits a system call that is logged or answered in the cache if its class says so. Otherwise
-    /// it is executed natively. Returns true: the superblock is native.
+    /// Emits a system call that is logged or answered in the cache. The thread stops before it, for
+    /// its tracer to execute it, if its class is 0, its number has more than 16 bits, or the log
+    /// has no room (or no answer is left). Returns true: the superblock is native.
     pub(super) fn emit_logged_call(&mut self, next: u64) -> bool {
         let full = self.emit_log_room_check();
         // The table knows numbers of 16 bits: the upper half of EAX has to be 0.
@@ -253,8 +254,10 @@ impl Builder<'_, '_> {
         true
     }
 
-    /// Emits an instruction whose counter is read and logged in the cache, or answered there, if
-    /// the log has room. Returns true: the superblock is native.
+    /// Emits an instruction whose counter is read and logged in the cache, or answered there. The
+    /// thread stops before it, for its tracer to execute it, if the log has no room, or no answer
+    /// is left. Returns true: the superblock is native. Only for an instruction for which
+    /// [`Self::counter_code`] is not 0.
     pub(super) fn emit_logged_counter(&mut self, insn: &Instruction) -> bool {
         let (code, next) = (self.counter_code(insn), insn.next_ip());
         let full = self.emit_log_room_check();
@@ -296,7 +299,7 @@ impl Builder<'_, '_> {
         (edge, after)
     }
 
-    /// Emits the stop before an instruction that is executed natively, with RCX restored, and aims
+    /// Emits the stop before an instruction that the tracer executes, with RCX restored, and aims
     /// `jumps` at it. The code for after the instruction must follow directly.
     fn emit_stop_before(&mut self, jumps: &[usize]) {
         for field in jumps {

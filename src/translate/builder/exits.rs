@@ -29,9 +29,9 @@ impl Builder<'_, '_> {
         self.emit_direct_exit(edge, target, self.r11_is_program);
     }
 
-    /// Adds the current instruction to the path, with its ticks; its TNT bit is not added
-    /// ([`Self::push_bit`]). `next` is the address after it. The caller moves on to the next
-    /// instruction.
+    /// Adds the current instruction to the path and its quiet part, with its ticks. `next` is the
+    /// address after it. For an instruction with a TNT bit, call [`Self::push_bit`] after this. The
+    /// caller moves on to the next instruction.
     pub(super) fn push_step(&mut self, next: u64, outcome: Outcome) {
         let len = u8::try_from(next.wrapping_sub(self.ip)).unwrap_or(0);
         self.path.push(Step { ip: self.ip, len, outcome, ticks: self.ticks_next });

@@ -32,7 +32,7 @@ impl Builder<'_, '_> {
 
     /// Emits a stop at the start of a path of a replay, before which the thread shows its registers
     /// (a *glance*). It does not stop, and goes on with the path, if its tracer answers that with
-    /// `GlanceAnswer::Pass`.
+    /// `GlanceAnswer::Pass`. Of `handling`, only `has_fs_base` matters.
     pub(super) fn emit_glancing_stop(&mut self, handling: CallHandling) {
         self.exact_point();
         let passes = emit_glance(&mut self.emitter, handling, self.start);

@@ -146,8 +146,9 @@ impl<'a> Reader<'a> {
         usize::try_from(self.number()?).ok().filter(|index| *index < count)
     }
 
-    /// Reads an edge of a superblock that starts at `start`. Facts that only encoders need, such as
-    /// its pushes, are those of [`Edge::UNUSED`].
+    /// Reads an edge of a superblock that starts at `start`; `None` if a number in it is bad. The
+    /// facts that are not written, since only encoders need them, are those of [`Edge::UNUSED`]:
+    /// return addresses (`pushes`, `peak`), the quiet part and `since`.
     fn edge(&mut self, superblock: u32, start: u64) -> Option<Edge> {
         let facts = self.number()?;
         let kind = *KINDS.get(usize::try_from(facts & KIND_BITS).ok()?)?;

@@ -299,7 +299,9 @@ fn put_superblock(to: &mut Vec<u8>, superblock: &Superblock, ends: &mut [u64]) {
     ends[zone] = end;
 }
 
-/// Appends an edge, without the facts that only encoders need.
+/// Appends an edge: its kind, target, TNT bits, ticks and number of instructions. The reader knows
+/// its superblock and start. Leaves out the facts that only encoders need: return addresses
+/// (`pushes`, `peak`), the quiet part and `since`.
 fn put_edge(to: &mut Vec<u8>, edge: &Edge) {
     let kind = KINDS.iter().position(|kind| *kind == edge.kind).unwrap_or(0) as u64;
     let branch = if edge.branch { IS_BRANCH } else { 0 };

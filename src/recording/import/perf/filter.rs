@@ -13,8 +13,9 @@ struct Part<'a> {
     file: &'a str,
 }
 
-/// Returns the parts of the kind `filter`, which limit the traced code. Those of other kinds only
-/// start or stop the trace, which does not affect decoding.
+/// Returns the parts of the kind `filter`, which limit the traced code. Leaves out those without a
+/// file (code of the kernel) and malformed ones. Parts of other kinds only start or stop the trace,
+/// which does not affect decoding.
 fn parts(filter: &str) -> impl Iterator<Item = Part<'_>> {
     filter.split(',').filter_map(|part| {
         let rest = part.trim().strip_prefix("filter")?.trim_start();
@@ -32,13 +33,15 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// Returns the names of the files whose code was traced; empty for all files.
+/// Returns the names of the files whose code was traced, once for each part; empty if no part has a
+/// file, which means all files.
 pub(super) fn filtered_files(filter: &str) -> Vec<&str> {
     parts(filter).map(|part| part.file).collect()
 }
 
 /// Returns the addresses of the traced code of a process, where its files are mapped first; empty
-/// for all code. Leaves out parts of files that are not mapped.
+/// for all code. Leaves out parts that do not begin in a mapping of their file. Does not cut those
+/// that end after it.
 pub(super) fn ranges(filter: &str, data: &PerfData, process: &Process) -> Vec<AddrRange> {
     let files: HashSet<&str> = filtered_files(filter).into_iter().collect();
     let mut maps: HashMap<&str, Vec<&PerfMap>> = HashMap::new();
