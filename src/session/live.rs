@@ -238,15 +238,24 @@ impl Run for Live {
     }
 
     fn auxv(&self) -> Option<Vec<u8>> {
+        if let Some(past) = self.exact_past_in_view() {
+            return past.auxv();
+        }
         let auxv = self.program.borrow().auxv();
         (!auxv.is_empty()).then_some(auxv)
     }
 
     fn exec_file(&self) -> Option<PathBuf> {
+        if let Some(past) = self.exact_past_in_view() {
+            return past.exec_file();
+        }
         tracee::executable(self.program.borrow().pid()).ok()
     }
 
     fn libraries(&self) -> Option<Vec<Library>> {
+        if let Some(past) = self.exact_past_in_view() {
+            return past.libraries();
+        }
         let program = self.program.borrow();
         let auxv = program.auxv();
         let maps = link_maps(&auxv, &|addr, buf| program.read(addr, buf))?;

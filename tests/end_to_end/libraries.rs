@@ -141,7 +141,7 @@ fn lldb_knows_them_with_and_without_a_final_state() {
 }
 
 /// Compiles the library of `namespaces.c`.
-fn compile_library(scene: &Scene) -> PathBuf {
+pub(crate) fn compile_library(scene: &Scene) -> PathBuf {
     let library = scene.path("libbump.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/namespaces.c");
     let flags = ["-DLIBRARY", "-shared", "-fPIC", "-g", "-o"];

@@ -1,4 +1,4 @@
-# only: recorded live live-exact
+# only: recorded live
 step
 step
 step

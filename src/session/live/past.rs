@@ -138,6 +138,12 @@ impl Live {
         if self.in_past { self.history() } else { None }
     }
 
+    /// Returns the history if the debugger is in the past of an exact recording; `None` at the live
+    /// end, and for a path, which does not know the past's memory.
+    pub(super) fn exact_past_in_view(&self) -> Option<&dyn Run> {
+        self.past_in_view().filter(|_| self.is_exact())
+    }
+
     /// Returns a replay of everything up to now, at its end. Continues the reusable one, if there
     /// is one.
     fn replay_history(&self, interrupted: &dyn Fn() -> bool) -> Result<Box<Replayed>, NoPast> {

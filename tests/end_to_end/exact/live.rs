@@ -1,6 +1,7 @@
 //! Live programs that are recorded exactly, under real gdb: back with all values, and forward again to
 //! now.
 
+use crate::libraries::compile_library;
 use crate::serve::{Live, name, tools};
 use crate::support::{Scene, answer, assert_in_order, contraflow, text};
 
@@ -245,4 +246,43 @@ fn a_watched_return_address_that_is_not_canonical_faults_at_the_return() {
     drop(live);
     let checked = contraflow().arg("check").arg(&kept).output().unwrap();
     assert!(checked.status.success(), "{said}\n{}", text(&checked.stderr));
+}
+
+/// The program of the past is that of its time: before an execve(2), and before a dlopen(3).
+#[test]
+fn the_past_has_the_program_and_the_libraries_of_its_time() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("live.c", &["-O0"]);
+    let command = [name(&program), "then", "/bin/echo", "other"];
+    let live = Live::start_by("exact", &scene, &["--once"], &command);
+    let said = live.gdb(
+        &program,
+        "maint packet qXfer:auxv:read::0,400\nhandle SIGUSR1 nostop\ncatch exec\ncontinue\n\
+         maint packet qXfer:exec-file:read::0,400\ncf-seek start\n\
+         maint packet qXfer:exec-file:read::0,400\nmaint packet qXfer:auxv:read::0,400\nkill",
+    );
+    let of = |nth| answer(&said, "maint packet qXfer:exec-file:read::0,400", nth);
+    assert!(of(0).contains("/echo"), "{said}");
+    assert!(of(1).contains("/live"), "{said}");
+    let auxv = |nth| answer(&said, "maint packet qXfer:auxv:read::0,400", nth);
+    assert!(auxv(0).contains("received: \"l"), "{said}");
+    assert_eq!(auxv(0), auxv(1), "{said}");
+
+    let program = scene.compile("namespaces.c", &["-O0"]);
+    let library = compile_library(&scene);
+    let live = Live::start_by("exact", &scene, &["--once"], &[name(&program), name(&library)]);
+    let listed = "maint packet qXfer:libraries-svr4:read::0,4000";
+    let said = live.gdb(
+        &program,
+        &format!(
+            "set breakpoint pending on\nbreak bump\ncontinue\n{listed}\ntbreak main\n\
+             reverse-continue\n{listed}\nkill"
+        ),
+    );
+    assert!(answer(&said, listed, 0).contains("libbump.so"), "{said}");
+    let before = answer(&said, listed, 1);
+    assert!(before.contains("libc.so") && !before.contains("libbump.so"), "{said}");
 }
