@@ -400,7 +400,8 @@ impl Run for Live {
         let history = self.history_mut().ok_or(Error::NoHistory)?;
         let found = history.go_to_last_change(range, interrupted);
         self.update_in_past();
-        self.repeats_signal = true;
+        // At the live end, a search without a result leaves the debugger where it was.
+        self.repeats_signal |= self.in_past;
         found
     }
 

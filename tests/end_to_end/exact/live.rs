@@ -286,3 +286,22 @@ fn the_past_has_the_program_and_the_libraries_of_its_time() {
     let before = answer(&said, listed, 1);
     assert!(before.contains("libc.so") && !before.contains("libbump.so"), "{said}");
 }
+
+/// A search of the past that finds nothing leaves the program at its signal, which was reported.
+#[test]
+fn a_search_without_a_result_does_not_repeat_a_signal() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("live.c", &["-O0"]);
+    let live = Live::start_by("exact", &scene, &["--once"], &[name(&program)]);
+    let said = live.gdb(
+        &program,
+        "handle SIGUSR1 stop nopass\ncontinue\nmonitor last 0x1000 8\ncontinue\ncontinue",
+    );
+    assert!(answer(&said, "continue", 0).contains("received signal SIGUSR1"), "{said}");
+    assert!(answer(&said, "monitor last 0x1000 8", 0).contains("not changed before"), "{said}");
+    assert!(!answer(&said, "continue", 1).contains("received signal"), "{said}");
+    assert_eq!(live.end().0, "total 35 counter 5\n", "{said}");
+}
