@@ -42,8 +42,9 @@ fn parse_steps(to: &str) -> Option<(Direction, u64)> {
 }
 
 /// Steps the current thread of an exact recording by `count` instructions: positions there do not
-/// number instructions. Stops early at the edges of the history and if interrupted. Returns text
-/// for the user: the new position, after the reason of such a stop.
+/// number instructions. Stops early at the edges of the history, if interrupted, once a live program
+/// is gone, and if the session refuses a step. Returns text for the user: the new position, after
+/// the reason of such a stop.
 fn step<R: Run>(
     session: &mut Session<R>,
     direction: Direction,
@@ -52,18 +53,24 @@ fn step<R: Run>(
 ) -> String {
     let thread = session.last_stop().thread;
     let order = Order { action: Action::Step, direction, thread, locked: false, signal: 0 };
-    let mut note = "";
+    let mut note = String::new();
     for _ in 0..count {
-        note = match session.resume(order, interrupted).reason {
+        if let Some(error) = session.refusal(&order) {
+            note = format!("{error}\n");
+            break;
+        }
+        let reason = match session.resume(order, interrupted).reason {
             StopReason::Edge(Edge::Begin) => "the history begins here\n",
             StopReason::Edge(Edge::End) => "the history ends here\n",
+            StopReason::Gone(_) => "the program is gone\n",
             StopReason::Interrupted => "interrupted\n",
             _ if interrupted() => "interrupted\n",
             _ => continue,
         };
+        reason.clone_into(&mut note);
         break;
     }
-    note.to_owned() + &when(session)
+    note + &when(session)
 }
 
 /// Moves back to where memory was last changed before the current position, and returns text for

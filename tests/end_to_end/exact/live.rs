@@ -305,3 +305,25 @@ fn a_search_without_a_result_does_not_repeat_a_signal() {
     assert!(!answer(&said, "continue", 1).contains("received signal"), "{said}");
     assert_eq!(live.end().0, "total 35 counter 5\n", "{said}");
 }
+
+/// Steps by `monitor seek` end with the program, and are refused where others are.
+#[test]
+fn steps_by_seek_end_with_the_program_and_may_be_refused() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("live.c", &["-O0"]);
+    let live = Live::start_by("exact", &scene, &["--once"], &[name(&program)]);
+    let said =
+        live.gdb(&program, "handle SIGUSR1 nostop\ncontinue\nmonitor seek +1000000000000\nkill");
+    let answered = answer(&said, "monitor seek +1000000000000", 0);
+    assert!(answered.starts_with("the program is gone"), "{said}");
+
+    let program = scene.compile("forks.c", &["-O0"]);
+    let live = Live::start_by("exact", &scene, &["--once"], &[name(&program)]);
+    let said =
+        live.gdb(&program, "set detach-on-fork off\ncatch fork\ncontinue\nmonitor seek +1\nkill");
+    let answered = answer(&said, "monitor seek +1", 0);
+    assert!(answered.starts_with("two processes are stopped here"), "{said}");
+}
