@@ -86,11 +86,13 @@ impl Symbols {
     pub fn global_at(&self, addr: Addr, name: &str) -> Option<Variable> {
         let own = self.module_at(addr).and_then(|module| {
             let at = addr.0.wrapping_sub(module.bias);
-            module.dwarf()?.global(module.range.start, Some(at), name)
+            module.dwarf()?.global(module.range.start, Some(at), name, module.table().code())
         });
         own.or_else(|| {
             let mut others = self.modules.values();
-            others.find_map(|module| module.dwarf()?.global(module.range.start, None, name))
+            others.find_map(|module| {
+                module.dwarf()?.global(module.range.start, None, name, module.table().code())
+            })
         })
     }
 

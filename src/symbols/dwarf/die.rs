@@ -38,6 +38,17 @@ impl<'a> Context<'a> {
         let entry = entries.header.root_offset().0;
         Die { unit: entries, id: EntryId { is_in_supplement: false, unit: unit.offset, entry } }
     }
+
+    /// Returns the first entry of each unit of the supplement, unread; none if there is none.
+    pub(super) fn roots_of_supplement(self) -> impl Iterator<Item = Die<'a>> {
+        let units = self.supplement.into_iter().flat_map(|supplement| {
+            supplement.units.iter().map(move |unit| (unit, unit.head.unit_ref(&supplement.dwarf)))
+        });
+        units.map(|(unit, entries)| {
+            let entry = entries.header.root_offset().0;
+            Die { unit: entries, id: EntryId { is_in_supplement: true, unit: unit.offset, entry } }
+        })
+    }
 }
 
 /// The identity of a DWARF entry in one module.
@@ -115,6 +126,19 @@ impl<'a> Die<'a> {
             let origin = entry.attr_value(gimli::DW_AT_abstract_origin);
             let next = origin.or_else(|| entry.attr_value(gimli::DW_AT_specification));
             die = die.follow(&next?, context)?;
+        }
+        None
+    }
+
+    /// Returns the last entry in the chain of abstract origins, this one if it has none; `None` if
+    /// one of them is damaged, or the chain is longer than [`MAX_STEPS`].
+    pub(super) fn last_origin(self, context: Context<'a>) -> Option<Self> {
+        let mut die = self;
+        for _ in 0..MAX_STEPS {
+            match die.read()?.attr_value(gimli::DW_AT_abstract_origin) {
+                Some(origin) => die = die.follow(&origin, context)?,
+                None => return Some(die),
+            }
         }
         None
     }

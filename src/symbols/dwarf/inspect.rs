@@ -2,12 +2,13 @@
 //! executable ranges of the module.
 
 use super::die::{Context, EntryId};
+use super::globals::{Global, Globals, GlobalsReader};
 use super::locate::{LocationDescription, State, is_stored, location_description};
 use super::query::Dwarf;
 use super::scopes::Scope;
 use super::types::Types;
 use super::units::Unit;
-use super::variables::{Globals, UnitVariables, add_globals};
+use super::variables::UnitVariables;
 use crate::common::{Addr, AddrRange};
 use crate::symbols::machine::{Home, Machine};
 use crate::symbols::spans::Spans;
@@ -63,30 +64,38 @@ impl Dwarf {
     }
 
     /// Returns the global variable called `name`, under that name. `name` may omit outer
-    /// namespaces. Of several, prefers one of the unit that covers `addr`, then one whose full name
-    /// is `name`. `None` if there is none, or if only longer names are left, and several of them.
+    /// namespaces. Of several, prefers one of the unit that has the source of the function at
+    /// `addr`, then one of the unit that covers `addr`, then one whose full name is `name`. `None`
+    /// if there is none, or if only longer names are left, and several of them.
     pub(in crate::symbols) fn global(
         &self,
         module: Addr,
         addr: Option<u64>,
         name: &str,
+        code: &Spans,
     ) -> Option<Variable> {
-        let unit = addr.and_then(|addr| self.unit_at(addr)).map(|unit| unit.offset);
+        let found = addr.and_then(|addr| self.unit_and_scopes_at(addr, code));
+        let source = found.as_ref().and_then(|(unit, scopes)| unit.source_unit(scopes));
+        let unit = found.as_ref().map(|(unit, _)| unit.root.id.unit);
         let globals = self.globals.get_or_init(|| self.all_globals());
         // Go has a dot after the package.
         let suffixes = [format!("::{name}"), format!(".{name}")];
-        let is_near = |of: &EntryId| Some(of.unit) == unit && !of.is_in_supplement;
         let exact = globals.get(name).map_or(&[][..], Vec::as_slice);
-        let qualified: Vec<&[EntryId]> = globals
+        let qualified: Vec<&[Global]> = globals
             .iter()
             .filter(|(path, _)| suffixes.iter().any(|suffix| path.ends_with(suffix)))
             .map(|(_, entries)| entries.as_slice())
             .collect();
-        let near = |of: &&[EntryId]| of.iter().copied().find(is_near);
-        let nearest = near(&exact).or_else(|| only(qualified.iter().filter_map(near)));
+        let nearest = |is_near: &dyn Fn(&Global) -> bool| {
+            let near = |of: &&[Global]| of.iter().copied().find(is_near);
+            near(&exact).or_else(|| only(qualified.iter().filter_map(near)))
+        };
+        let of_source =
+            || nearest(&|of| !of.origin.is_in_supplement && Some(of.origin.unit) == source);
+        let of_unit = || nearest(&|of| Some(of.entry.unit) == unit);
         let first = || exact.first().copied();
         let any = || only(qualified.iter().filter_map(|of| of.first().copied()));
-        let entry = nearest.or_else(first).or_else(any)?;
+        let Global { entry, .. } = of_source().or_else(of_unit).or_else(first).or_else(any)?;
         let die = self.context().die(entry)?;
         let type_id = self.types(module).referenced_type(die, gimli::DW_AT_type);
         let name = name.to_owned();
@@ -95,11 +104,11 @@ impl Dwarf {
 
     /// Lists the variables outside of functions, of all units.
     fn all_globals(&self) -> Globals {
-        let mut globals = Globals::new();
+        let mut reader = GlobalsReader::new(self.context());
         for unit in &self.units.units {
-            add_globals(self.context().root(unit), &mut globals);
+            reader.read(self.context().root(unit));
         }
-        globals
+        reader.finish()
     }
 
     fn types(&self, module: Addr) -> Types<'_> {

@@ -5,6 +5,7 @@
 mod companions;
 mod data;
 mod die;
+mod globals;
 mod inspect;
 mod lines;
 mod locate;

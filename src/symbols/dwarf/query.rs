@@ -1,8 +1,8 @@
 //! Queries the DWARF of one module by address, line or function.
 
+use super::globals::Globals;
 use super::scopes::{Call, Scope, ScopeKind};
 use super::units::{Unit, Units, file_path};
-use super::variables::Globals;
 use super::{origin, sections};
 use crate::symbols::debug_file::{self, DebugFile, normalized};
 use crate::symbols::spans::Spans;

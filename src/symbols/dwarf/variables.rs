@@ -1,15 +1,13 @@
-//! Finds the variables that are visible at an address, the function that executes there, and the
-//! variables outside of functions.
+//! Finds the variables that are visible at an address, and the function that executes there.
 
 use super::Reader;
-use super::die::{Context, Die, EntryId, is_aggregate, is_declaration};
+use super::die::{Context, Die, EntryId};
 use super::scopes::{Scope, ScopeKind};
 use super::types::{Types, language_of};
-use super::units::is_bounded;
 use crate::common::Addr;
 use crate::symbols::types::{Signature, Variable};
-use gimli::{DebuggingInformationEntry as Entry, UnitOffset};
-use std::collections::{HashMap, HashSet};
+use gimli::DebuggingInformationEntry as Entry;
+use std::collections::HashSet;
 
 /// A reader of the variables of one unit.
 pub(super) struct UnitVariables<'a> {
@@ -93,6 +91,16 @@ impl<'a> UnitVariables<'a> {
         Some(Variable { name, is_argument, type_id, module, entry: die.id })
     }
 
+    /// Returns the offset of the unit that has the source of the innermost function in `scopes`,
+    /// inlined or not: that of its abstract origin, if it has one. `None` if there is no function,
+    /// or the origin is damaged, or in the supplement.
+    pub(super) fn source_unit(&self, scopes: &[&Scope]) -> Option<usize> {
+        let is_function = |scope: &&&Scope| !matches!(scope.kind, ScopeKind::Block { .. });
+        let function = self.root.in_same_unit(scopes.iter().find(is_function)?.entry);
+        let EntryId { is_in_supplement, unit, .. } = function.last_origin(self.context)?.id;
+        (!is_in_supplement).then_some(unit)
+    }
+
     /// Returns the entry of the innermost function in `scopes` that is not inlined: it has the
     /// stack frame. `None` if there is none. `scopes` are innermost first.
     pub(super) fn function_with_frame<'s>(
@@ -102,74 +110,4 @@ impl<'a> UnitVariables<'a> {
         let function = scopes.find(|scope| matches!(scope.kind, ScopeKind::Function))?;
         Some(self.root.in_same_unit(function.entry))
     }
-}
-
-/// The variables of a module outside of functions, by their full names.
-pub(super) type Globals = HashMap<String, Vec<EntryId>>;
-
-/// Adds the variables of a unit that are defined outside of functions, also in namespaces and
-/// classes, up to any damage. A definition without a name has that of its declaration, which must
-/// precede it in the unit; otherwise it is left out.
-pub(super) fn add_globals(root: Die<'_>, globals: &mut Globals) {
-    // On damage, keep the entries before it.
-    let _ = read_globals(root, globals);
-}
-
-/// Does what [`add_globals`] does; fails at damage, after the variables before it.
-fn read_globals(root: Die<'_>, globals: &mut Globals) -> gimli::Result<()> {
-    let mut entries = root.unit.entries_raw(None)?;
-    let mut entry = Entry::default();
-    // The names of open namespaces, and their depths.
-    let mut open: Vec<(isize, String)> = Vec::new();
-    // The depth of an entry whose children are skipped: a function, a variable, another type.
-    let mut skipped: Option<isize> = None;
-    // The full names of declarations, to which definitions refer, by offset.
-    let mut declared: HashMap<usize, String> = HashMap::new();
-    while !entries.is_empty() {
-        let (depth, offset) = (entries.next_depth(), entries.next_offset());
-        let Some(abbreviation) = entries.read_abbreviation()? else { continue };
-        if !is_bounded(abbreviation) {
-            break;
-        }
-        if skipped.is_some_and(|around| depth > around) {
-            entries.skip_attributes(abbreviation.attributes())?;
-            continue;
-        }
-        skipped = None;
-        while open.last().is_some_and(|(around, _)| *around >= depth) {
-            open.pop();
-        }
-        let tag = abbreviation.tag();
-        let is_scope = tag == gimli::DW_TAG_namespace || is_aggregate(tag);
-        let is_variable = tag == gimli::DW_TAG_variable || tag == gimli::DW_TAG_member;
-        if !is_scope && !is_variable {
-            skipped = (depth > 0).then_some(depth);
-            entries.skip_attributes(abbreviation.attributes())?;
-            continue;
-        }
-        entries.read_attributes(abbreviation.attributes(), &mut entry.attrs)?;
-        let name = entry.attr_value(gimli::DW_AT_name);
-        let name = name.and_then(|name| super::units::text(root.unit, name));
-        if is_scope {
-            open.push((depth, name.unwrap_or_default()));
-            continue;
-        }
-        let UnitOffset(at) = offset;
-        if let Some(name) = name {
-            let around = open.iter().map(|(_, name)| name.as_str()).filter(|name| !name.is_empty());
-            let path = around.chain([name.as_str()]).collect::<Vec<_>>().join("::");
-            if tag == gimli::DW_TAG_member || is_declaration(&entry) {
-                declared.insert(at, path);
-            } else {
-                globals.entry(path).or_default().push(root.in_same_unit(offset).id);
-            }
-        } else if let Some(gimli::AttributeValue::UnitRef(UnitOffset(of))) =
-            entry.attr_value(gimli::DW_AT_specification)
-            && let Some(path) = declared.get(&of)
-        {
-            globals.entry(path.clone()).or_default().push(root.in_same_unit(offset).id);
-        }
-        skipped = Some(depth);
-    }
-    Ok(())
 }

@@ -148,22 +148,41 @@ fn a_module_is_read_only_when_asked_and_dropped_when_covered() {
     assert_eq!(symbols.function_at(Addr(main.0 + 0x1000)), None);
 }
 
-#[test]
-fn what_dwz_moved_to_a_shared_file_is_found() {
-    let compile = |options: &[&str]| compile("g++", "inlined.cc", options);
+/// Compiles `source` twice. Returns the first program, and the path of its copy that shares a file
+/// made by dwz with the second one; `None` without the tools.
+fn shared_by_dwz(source: &str) -> Option<(Program, PathBuf)> {
+    let compile = |options: &[&str]| compile("g++", source, options);
     let options: [&[&str]; 2] =
         [&["-O2", "-g", "-Wl,--build-id"], &["-O1", "-g", "-Wl,--build-id"]];
-    let [Some(first), Some(second)] = options.map(compile) else { return };
-    let before = symbols(&first.path);
+    let [Some(first), Some(second)] = options.map(compile) else { return None };
     let directory = first.directory.path();
     let (own, other) = (directory.join("own"), directory.join("other"));
     std::fs::copy(&first.path, &own).unwrap();
     std::fs::copy(&second.path, &other).unwrap();
     let shared = directory.join("shared");
     let paths = [&shared, &own, &other].map(|path| path.to_str().unwrap());
-    if run("dwz", &["-m", paths[0], "-M", "shared", paths[1], paths[2]]).is_none() {
-        return;
+    run("dwz", &["-m", paths[0], "-M", "shared", paths[1], paths[2]])?;
+    Some((first, own))
+}
+
+#[test]
+fn a_global_has_the_name_that_dwz_moved_to_a_shared_file() {
+    let Some((first, own)) = shared_by_dwz("declared.cc") else { return };
+    for path in [&first.path, &own] {
+        let symbols = symbols(path);
+        let main = symbols.addresses_of_function("main")[0];
+        let variable = symbols.global_at(main, "space::counter");
+        assert!(variable.is_some(), "{}", path.display());
     }
+    let blind = symbols_with(&own, |_: &Path| None);
+    let main = symbols(&own).addresses_of_function("main")[0];
+    assert!(blind.global_at(main, "space::counter").is_none(), "the shared file was not needed");
+}
+
+#[test]
+fn what_dwz_moved_to_a_shared_file_is_found() {
+    let Some((first, own)) = shared_by_dwz("inlined.cc") else { return };
+    let before = symbols(&first.path);
     let after = symbols(&own);
     let Some(addresses) = instructions(&first) else { return };
     for address in addresses {

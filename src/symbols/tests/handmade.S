@@ -1,5 +1,5 @@
 # A program whose debug information has what gcc seldom emits for C: locations with typed values,
-# and arrays with lower bounds.
+# arrays with lower bounds and, as dwz makes it, a declaration in a partial unit.
 
 .globl main
 .text
@@ -35,6 +35,18 @@ one_and_a_half: .double 1.5
 .uleb128 8, 0x21
 .byte 0
 .uleb128 0x22, 0x18, 0x2f, 0x0d, 0, 0 # lower_bound: exprloc, upper_bound
+.uleb128 9, 0x34 # DW_TAG_variable
+.byte 0
+.uleb128 0x47, 0x10, 0x02, 0x18, 0, 0 # specification: ref_addr, location
+.uleb128 10, 0x3c # DW_TAG_partial_unit
+.byte 1
+.uleb128 0, 0
+.uleb128 11, 0x39 # DW_TAG_namespace
+.byte 1
+.uleb128 0x03, 0x08, 0, 0 # name
+.uleb128 12, 0x34
+.byte 0
+.uleb128 0x03, 0x08, 0x3c, 0x19, 0, 0 # name, declaration: flag_present
 .byte 0
 
 .section .debug_info,"",@progbits
@@ -92,7 +104,25 @@ one_and_a_half: .double 1.5
 .long .Larray - .Linfo
 .uleb128 1
 .byte 0x50 # DW_OP_reg0
-.byte 0, 0
+.byte 0
+.uleb128 9
+.long .Ldeclaration
+.uleb128 9
+.byte 0x03
+.quad one_and_a_half
+.byte 0
 .Linfo_end:
+
+.Lpartial: .long .Lpartial_end - .Lpartial_version
+.Lpartial_version: .short 5
+.byte 3, 8
+.long 0
+.uleb128 10
+.uleb128 11
+.asciz "ns"
+.Ldeclaration: .uleb128 12
+.asciz "counter"
+.byte 0, 0
+.Lpartial_end:
 
 .section .note.GNU-stack,"",@progbits

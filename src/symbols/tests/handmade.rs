@@ -51,3 +51,14 @@ fn an_array_has_the_elements_between_its_bounds() {
     let Kind::Array { counts, .. } = array.kind else { panic!("{array:?}") };
     assert_eq!(counts, [Some(5), Some(0), Some(0), Some(10), Some(0), None]);
 }
+
+#[test]
+fn a_global_has_the_name_that_another_unit_declares() {
+    let Some((symbols, main, _)) = program_and_variable("array") else { return };
+    for name in ["ns::counter", "counter"] {
+        let variable = symbols.global_at(main, name).expect(name);
+        let location = symbols.variable_location(&variable, main).unwrap();
+        let home = symbols.home_of(&location, &FrameRegisters::innermost(&State), &State);
+        assert!(matches!(home.unwrap().pieces[..], [(None, Piece::Memory(_))]), "{name}");
+    }
+}

@@ -1,6 +1,6 @@
 //! `contraflow hits`.
 
-use super::{answer, ask, compile, line_of, record, rows};
+use super::{answer, ask, compile, line_of, record, rows, source};
 use crate::support::{Scene, contraflow, have, text};
 use serde_json::json;
 use std::fs;
@@ -281,6 +281,24 @@ fn values_that_cannot_be_shown_are_missing_and_not_others() {
     assert_eq!(json!(values), json!([12, 13, 1, 0.25, null, null, null]));
     let unknown = ask("hits", &dir, &["--at", &at, "--print", "h.nothing"]);
     assert!(text(&unknown.stderr).contains("no member"), "{}", text(&unknown.stderr));
+}
+
+/// The linker moves the variables of all files to units of its own.
+#[test]
+fn globals_of_programs_that_were_optimized_as_they_were_linked_are_found() {
+    let scene = Scene::new();
+    let other = source("lto_other.cpp");
+    let options = ["-O1", "-flto", other.to_str().unwrap()];
+    let Some(program) = compile(&scene, "g++", "lto.cpp", &options) else { return };
+    let (dir, _) = record(&scene, &[], &program);
+    for (function, print, values) in [
+        ("first", "space::counter, counter, Holder::member, own", json!([42, 42, 7, 1])),
+        ("other", "space::counter, counter, Holder::member, own", json!([43, 43, 8, 2])),
+    ] {
+        let found = rows("hits", &dir, &["--at", function, "--print", print]);
+        let found: Vec<_> = print.split(", ").map(|text| found[0][text].clone()).collect();
+        assert_eq!(json!(found), values, "{function}");
+    }
 }
 
 #[test]
