@@ -155,7 +155,7 @@ impl State<'_> {
                     evaluation.resume_with_memory(value)
                 }
                 EvaluationResult::RequiresRegister { register, base_type } => {
-                    let word = self.machine.register(register.0).ok_or_else(unavailable)?;
+                    let word = self.register(register.0).ok_or_else(unavailable)?;
                     let kind = self.value_type(base_type).ok_or_else(unavailable)?;
                     let value = value_of(kind, word).ok_or_else(unavailable)?;
                     evaluation.resume_with_register(value)
@@ -202,6 +202,13 @@ impl State<'_> {
             (piece.size_in_bits, part)
         });
         Ok(Home { pieces: pieces.collect() })
+    }
+
+    /// Returns a general register, or the lowest 8 bytes of an SSE register; `None` if it is
+    /// unknown.
+    fn register(&self, number: u16) -> Option<u64> {
+        let vector = || Some(u64::from_le_bytes(*self.machine.vector(number)?.first_chunk()?));
+        self.machine.register(number).or_else(vector)
     }
 
     /// Reads a value of a base type from memory; `None` if it is unknown, or has more than 8 bytes.

@@ -100,6 +100,9 @@ one_and_a_half: .double 1.5
 .uleb128 .Lfloat - .Linfo
 .byte 0x9f
 .uleb128 4
+.asciz "in_vector"
+.long .Ldouble - .Linfo
+.uleb128 4
 .asciz "array"
 .long .Larray - .Linfo
 .uleb128 1

@@ -10,8 +10,9 @@ impl Machine for State {
         (number == 3).then(|| 1.5_f32.to_bits().into())
     }
 
-    fn vector(&self, _: u16) -> Option<[u8; 16]> {
-        None
+    fn vector(&self, number: u16) -> Option<[u8; 16]> {
+        let low = u128::from(1.5_f64.to_bits());
+        (number == XMM0).then(|| (low | 77 << 64).to_le_bytes())
     }
 
     fn read(&self, _: Addr, buf: &mut [u8]) -> bool {
@@ -35,6 +36,7 @@ fn a_typed_value_is_what_memory_or_a_register_holds() {
     let bytes = [
         ("in_memory", 1.5_f64.to_le_bytes().to_vec()),
         ("in_register", 1.5_f32.to_le_bytes().to_vec()),
+        ("in_vector", 1.5_f64.to_le_bytes().to_vec()),
     ];
     for (name, bytes) in bytes {
         let Some((symbols, main, variable)) = program_and_variable(name) else { return };
