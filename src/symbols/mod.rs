@@ -28,5 +28,7 @@ pub use inspect::VariableLocation;
 pub use lookup::{Function, Symbols};
 pub use machine::{Home, Machine, Piece, RIP, RSP, XMM0};
 pub use names::without_parameters;
-pub use types::{Kind, Language, Member, Signature, SourceLine, Type, TypeId, Variable, Variant};
+pub use types::{
+    FloatFormat, Kind, Language, Member, Signature, SourceLine, Type, TypeId, Variable, Variant,
+};
 pub use unwind::FrameRegisters;

@@ -54,8 +54,11 @@ pub enum Kind {
     },
     /// A truth value (`DW_ATE_boolean`).
     Boolean,
-    /// A number in IEEE 754 or x87 format.
-    Float,
+    /// A floating-point number.
+    Float {
+        /// Its format; `None` for other formats, and if its size and name do not determine it.
+        format: Option<FloatFormat>,
+    },
     /// A pointer or reference.
     Pointer {
         /// The type of the target; `None` for void, or an unknown type.
@@ -94,6 +97,17 @@ pub enum Kind {
     Function,
     /// Any other type, whose values cannot be read.
     Other,
+}
+
+/// A format of floating-point numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FloatFormat {
+    /// 4 bytes (IEEE 754 binary32).
+    Single,
+    /// 8 bytes (IEEE 754 binary64).
+    Double,
+    /// 10 bytes, and perhaps padding (x87).
+    Extended,
 }
 
 /// A member of a structure.

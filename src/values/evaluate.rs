@@ -191,16 +191,18 @@ impl<'s> Evaluator<'s> {
             Kind::Pointer { .. } => Some(false),
             kind => signedness(kind),
         };
-        if is_signed.is_none() && shape.kind != Kind::Float {
-            return Ok(None);
-        }
+        let format = match (is_signed, &shape.kind) {
+            (Some(_), _) => None,
+            (None, Kind::Float { format }) => *format,
+            (None, _) => return Ok(None),
+        };
         let size = shape.size_bytes.ok_or(Missing::Unavailable)?;
+        let bytes = read(&value.home, size, machine)?;
         if let Some(is_signed) = is_signed {
-            let bytes = read(&value.home, size, machine)?;
             let integer = integer_of(&bytes, is_signed).ok_or(Missing::Unavailable)?;
             return Ok(Some(Number::Integer { value: integer, size_bytes: size, is_signed }));
         }
-        let real = real_of(&read(&value.home, size, machine)?, &shape)?;
+        let real = real_of(&bytes, format)?;
         Ok(Some(Number::Real { value: real, size_bytes: size.min(8) }))
     }
 }

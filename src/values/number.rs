@@ -3,7 +3,7 @@
 use super::parse::Basic;
 use super::shown::Missing;
 use super::ty::Ty;
-use crate::symbols::{Kind, Type};
+use crate::symbols::{FloatFormat, Kind};
 
 /// A number with which an expression computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -88,17 +88,15 @@ pub(super) fn integer_of(bytes: &[u8], is_signed: bool) -> Option<i128> {
     (is_signed || value >= 0).then_some(value)
 }
 
-/// Returns the floating-point number that `bytes` contain, by the size and the name of its type.
-/// Fails for formats other than single, double and extended, and for numbers beyond the range of a
-/// double.
-pub(super) fn real_of(bytes: &[u8], shape: &Type) -> Result<f64, Missing> {
-    // `__float128` has another format than `long double`.
-    let is_quad = shape.name.as_ref().is_some_and(|name| name.contains("128"));
-    match bytes.len() {
-        4 => bytes.first_chunk().map(|bytes| f64::from(f32::from_le_bytes(*bytes))),
-        8 => bytes.first_chunk().map(|bytes| f64::from_le_bytes(*bytes)),
-        10 | 12 | 16 if !is_quad => bytes.first_chunk().and_then(|bytes| extended(*bytes)),
-        _ => None,
+/// Returns the floating-point number that `bytes` contain. Fails if its format is unknown, and for
+/// numbers beyond the range of a double.
+pub(super) fn real_of(bytes: &[u8], format: Option<FloatFormat>) -> Result<f64, Missing> {
+    match format.ok_or(Missing::Unavailable)? {
+        FloatFormat::Single => {
+            bytes.first_chunk().map(|bytes| f64::from(f32::from_le_bytes(*bytes)))
+        }
+        FloatFormat::Double => bytes.first_chunk().map(|bytes| f64::from_le_bytes(*bytes)),
+        FloatFormat::Extended => bytes.first_chunk().and_then(|bytes| extended(*bytes)),
     }
     .ok_or(Missing::Unavailable)
 }

@@ -171,7 +171,7 @@ impl Evaluator<'_> {
                     }
                     continue;
                 }
-                Kind::Float if size <= 8 => Class::Sse,
+                Kind::Float { .. } if size <= 8 => Class::Sse,
                 Kind::Integer { .. }
                 | Kind::Character { .. }
                 | Kind::Boolean

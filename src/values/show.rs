@@ -98,7 +98,7 @@ impl Show<'_, '_> {
                 1 => Shown::Boolean(true),
                 other => Shown::Integer(other),
             },
-            Kind::Float => Shown::Float(real_of(&bytes, shape)?),
+            Kind::Float { format } => Shown::Float(real_of(&bytes, *format)?),
             Kind::Enumeration { is_signed, names } => {
                 let cut = u64::try_from(integer(false)?).map_err(|_| Missing::Unavailable)?;
                 let name = names.iter().find(|(of, _)| *of == cut).map(|(_, name)| name.clone());

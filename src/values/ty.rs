@@ -3,7 +3,7 @@
 
 use super::evaluate::Evaluator;
 use super::parse::Basic;
-use crate::symbols::{Kind, Language, Type, TypeId};
+use crate::symbols::{FloatFormat, Kind, Language, Type, TypeId};
 use std::sync::Arc;
 
 /// The limit on nested types: damaged debug information may have circles.
@@ -48,7 +48,11 @@ impl Evaluator<'_> {
             Ty::Basic(Basic::Character { is_signed }) => {
                 made(Kind::Character { is_signed: *is_signed }, Some(1))
             }
-            Ty::Basic(Basic::Float { size_bytes }) => made(Kind::Float, Some(*size_bytes)),
+            Ty::Basic(Basic::Float { size_bytes }) => {
+                let format =
+                    if *size_bytes == 4 { FloatFormat::Single } else { FloatFormat::Double };
+                made(Kind::Float { format: Some(format) }, Some(*size_bytes))
+            }
             Ty::Basic(Basic::Boolean) => made(Kind::Boolean, Some(1)),
             Ty::Pointer(_) => made(Kind::Pointer { target: None, is_reference: false }, Some(8)),
             Ty::Row(element, counts) => {
@@ -107,7 +111,7 @@ impl Evaluator<'_> {
             (_, Some(name)) => format!("a value of type {name}"),
             (Kind::Array { .. }, None) => "an array".to_owned(),
             (Kind::Structure(_) | Kind::Union(_), None) => "an anonymous structure".to_owned(),
-            (Kind::Float, None) => "a floating-point number".to_owned(),
+            (Kind::Float { .. }, None) => "a floating-point number".to_owned(),
             (Kind::Function, None) => "a function".to_owned(),
             (Kind::Integer { .. } | Kind::Character { .. } | Kind::Boolean, None) => {
                 "an integer".to_owned()

@@ -4,7 +4,7 @@ use super::Reader;
 use super::die::{Context, Die, is_aggregate, is_declaration};
 use super::units::text;
 use crate::common::Addr;
-use crate::symbols::types::{Kind, Language, Member, Type, TypeId, Variant};
+use crate::symbols::types::{FloatFormat, Kind, Language, Member, Type, TypeId, Variant};
 use gimli::{AttributeValue, DebuggingInformationEntry as Entry, DwAt, UnitRef};
 
 /// The limit on typedefs and qualifiers around a type. More are a loop.
@@ -58,7 +58,7 @@ impl<'a> Types<'a> {
         let language = language_of(die.unit);
         let mut size_bytes = size;
         let kind = match entry.tag {
-            gimli::DW_TAG_base_type => base_kind(entry),
+            gimli::DW_TAG_base_type => base_kind(die, entry),
             gimli::DW_TAG_pointer_type
             | gimli::DW_TAG_reference_type
             | gimli::DW_TAG_rvalue_reference_type => {
@@ -174,7 +174,7 @@ impl<'a> Types<'a> {
 }
 
 /// Returns the kind of a base type, by its encoding; [`Kind::Other`] for one that is unknown.
-fn base_kind(entry: &Entry<Reader>) -> Kind {
+fn base_kind(die: Die<'_>, entry: &Entry<Reader>) -> Kind {
     let Some(AttributeValue::Encoding(encoding)) = entry.attr_value(gimli::DW_AT_encoding) else {
         return Kind::Other;
     };
@@ -184,8 +184,30 @@ fn base_kind(entry: &Entry<Reader>) -> Kind {
         gimli::DW_ATE_unsigned | gimli::DW_ATE_address => Kind::Integer { is_signed: false },
         gimli::DW_ATE_signed_char => Kind::Character { is_signed: true },
         gimli::DW_ATE_unsigned_char | gimli::DW_ATE_UTF => Kind::Character { is_signed: false },
-        gimli::DW_ATE_float => Kind::Float,
+        gimli::DW_ATE_float => Kind::Float { format: float_format(die, entry) },
         _ => Kind::Other,
+    }
+}
+
+/// The names of types of 16 bytes in x87's format, with padding, in C, Fortran and Ada. Others may
+/// have the format of `__float128`.
+const EXTENDED_NAMES: [&str; 5] =
+    ["long double", "__float80", "_Float64x", "real(kind=10)", "long_long_float"];
+
+/// Returns the format of a floating-point type, if its size and its own name determine it.
+fn float_format(die: Die<'_>, entry: &Entry<Reader>) -> Option<FloatFormat> {
+    let size = entry.attr_value(gimli::DW_AT_byte_size)?.udata_value()?;
+    let name = || text(die.unit, entry.attr_value(gimli::DW_AT_name)?);
+    match size {
+        4 => Some(FloatFormat::Single),
+        8 => Some(FloatFormat::Double),
+        10 | 12 => Some(FloatFormat::Extended),
+        16 if EXTENDED_NAMES.contains(&name()?.as_str()) => Some(FloatFormat::Extended),
+        // GDC and LDC. The type of this name in Fortran may have either format.
+        16 if name()? == "real" && root_language(die.unit) == Some(gimli::DW_LANG_D) => {
+            Some(FloatFormat::Extended)
+        }
+        _ => None,
     }
 }
 

@@ -1,5 +1,6 @@
 # A program whose debug information has what gcc seldom emits for C: locations with typed values,
-# arrays with lower bounds and, as dwz makes it, a declaration in a partial unit.
+# arrays with lower bounds, floating-point types of Fortran, and, as dwz makes it, a declaration in
+# a partial unit.
 
 .globl main
 .text
@@ -63,6 +64,12 @@ one_and_a_half: .double 1.5
 .Lfloat: .uleb128 2
 .asciz "float"
 .byte 4, 4
+.Lextended: .uleb128 2
+.asciz "real(kind=10)"
+.byte 16, 4
+.Lquad: .uleb128 2
+.asciz "real(kind=16)"
+.byte 16, 4
 .Larray: .uleb128 5
 .long .Ldouble - .Linfo
 .uleb128 6 # -2 to 2
@@ -102,6 +109,20 @@ one_and_a_half: .double 1.5
 .uleb128 4
 .asciz "in_vector"
 .long .Ldouble - .Linfo
+.uleb128 4
+.byte 0xa5, 17 # DW_OP_regval_type XMM0
+.uleb128 .Ldouble - .Linfo
+.byte 0x9f
+.uleb128 4
+.asciz "extended"
+.long .Lextended - .Linfo
+.uleb128 1
+.byte 0x50
+.uleb128 4
+.asciz "quad"
+.long .Lquad - .Linfo
+.uleb128 1
+.byte 0x50
 .uleb128 4
 .asciz "array"
 .long .Larray - .Linfo

@@ -55,6 +55,15 @@ fn an_array_has_the_elements_between_its_bounds() {
 }
 
 #[test]
+fn numbers_of_16_bytes_have_the_format_that_their_name_determines() {
+    for (name, format) in [("extended", Some(FloatFormat::Extended)), ("quad", None)] {
+        let Some((symbols, _, variable)) = program_and_variable(name) else { return };
+        let number = symbols.read_type(variable.type_id.unwrap()).unwrap();
+        assert_eq!(number.kind, Kind::Float { format }, "{name}");
+    }
+}
+
+#[test]
 fn a_global_has_the_name_that_another_unit_declares() {
     let Some((symbols, main, _)) = program_and_variable("array") else { return };
     for name in ["ns::counter", "counter"] {

@@ -274,11 +274,12 @@ fn values_that_cannot_be_shown_are_missing_and_not_others() {
     let Some(program) = compile(&scene, "g++", "operands.cpp", &["-O0"]) else { return };
     let (dir, _) = record(&scene, &[], &program);
     let at = line_of("operands.cpp", "// the line");
-    let print = "wide.left, wide.wide, wide.one, wide.quarter, wide.shared, wide.ones, wide.huge";
+    let print = "wide.left, wide.wide, wide.one, wide.quarter, wide.shared, wide.ones, wide.huge, \
+                 wide.wider, wide.quad";
     let found = rows("hits", &dir, &["--at", &at, "--print", print]);
     let values: Vec<_> = print.split(", ").map(|text| found[0][text].clone()).collect();
-    // The place of a virtual base, 128 bits, and a number beyond a double.
-    assert_eq!(json!(values), json!([12, 13, 1, 0.25, null, null, null]));
+    // The place of a virtual base, 128 bits, a number beyond a double, and a format unlike x87's.
+    assert_eq!(json!(values), json!([12, 13, 1, 0.25, null, null, null, 1.25, null]));
     let unknown = ask("hits", &dir, &["--at", &at, "--print", "h.nothing"]);
     assert!(text(&unknown.stderr).contains("no member"), "{}", text(&unknown.stderr));
 }

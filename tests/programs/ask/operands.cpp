@@ -17,12 +17,17 @@ struct Left : virtual Shared {
     int left = 12;
 };
 
+typedef __float128 Quad;
+typedef long double Wider;
+
 struct Wide : Left {
     int wide = 13;
     unsigned __int128 ones = ~(unsigned __int128)0;
     unsigned __int128 one = 1;
     long double huge = 1e4000L;
     long double quarter = 0.25L;
+    Quad quad = 1.25;
+    Wider wider = 1.25L;
 };
 
 static Wide wide;
