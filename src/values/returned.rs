@@ -143,8 +143,13 @@ impl Evaluator<'_> {
                 Kind::Structure(members) | Kind::Union(members) => {
                     for member in members {
                         let offset = member.offset_bytes?;
-                        if let Some((first, _)) = member.bits {
-                            merge_class(&mut classes, at.checked_add(first / 8)?, Class::Integer)?;
+                        if let Some((first, bits)) = member.bits {
+                            // A packed bit field may be in both eightbytes.
+                            let last = first.checked_add(bits.saturating_sub(1))?;
+                            for bit in [first, last] {
+                                let byte = at.checked_add(bit / 8)?;
+                                merge_class(&mut classes, byte, Class::Integer)?;
+                            }
                         } else {
                             parts.push((Ty::or_void(member.type_id), at.checked_add(offset)?));
                         }

@@ -197,6 +197,7 @@ fn returned_vectors_are_those_that_the_program_made_or_unavailable() {
             ("two_of", json!([1.0, 2.0])),
             ("pair_of", json!({"a": [1.0, 2.0], "b": [3.0, 4.0]})),
             ("floats_of", json!({"of": four, "all": four})),
+            ("across_of", json!({"a": 5, "b": 0xabcde, "f": 1.5})),
             ("one_of", json!(null)),
             ("eight_of", json!(null)),
             ("large_of", json!(null)),

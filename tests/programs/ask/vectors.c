@@ -1,4 +1,4 @@
-/* Functions that return vectors. */
+/* Functions that return vectors, and a structure with a bit field across byte 8. */
 
 typedef float four __attribute__((vector_size(16)));
 typedef float two __attribute__((vector_size(8)));
@@ -10,6 +10,11 @@ struct pair { two a, b; };
 union floats { four of; float all[4]; };
 union mixed { four of; long low; };
 struct large { eight of; };
+struct across {
+    unsigned long a : 60;
+    unsigned long b : 20 __attribute__((packed));
+    float f;
+};
 
 float nines[8] = {9, 9, 9, 9, 9, 9, 9, 9};
 volatile float out;
@@ -44,6 +49,12 @@ __attribute__((noinline)) union mixed mixed_of(float x)
     return (union mixed){{x, 2, 3, 4}};
 }
 
+/* Returned in RAX and RDX. */
+__attribute__((noinline)) struct across across_of(float x)
+{
+    return (struct across){5, 0xabcde, x};
+}
+
 /* Returned in memory, and not in XMM0. */
 __attribute__((noinline)) one one_of(double x)
 {
@@ -74,6 +85,7 @@ int main(void)
 {
     out = four_of(1)[3] + boxed_of(1).of[3] + two_of(1)[1] + pair_of(1).b[1];
     out = floats_of(1).of[3] + mixed_of(1).of[3] + (float)one_of(1)[0];
+    out = across_of(1.5f).f;
     if (__builtin_cpu_supports("avx"))
         with_avx();
     return 0;
