@@ -59,14 +59,14 @@ pub fn link_maps(auxv: &[u8], read: &dyn Fn(Addr, &mut [u8]) -> usize) -> Option
     let memory = Words { read };
     let first = memory.r_debug(memory.program_dynamic(auxv)?)?;
     let mut maps = memory.link_maps_of(first, Addr(0))?;
-    let mut debug = first;
-    while let Some(next) = memory.next_namespace(debug).filter(|_| maps.len() < LIMIT) {
-        let Some(others) = memory.link_maps_of(next, next).filter(|others| !others.is_empty())
-        else {
-            break;
-        };
+    let namespaces = std::iter::successors(Some(first), |debug| memory.next_namespace(*debug));
+    for namespace in namespaces.skip(1).take(LIMIT) {
+        // A namespace whose files were all closed has an empty list.
+        let Some(others) = memory.link_maps_of(namespace, namespace) else { break };
         maps.extend(others);
-        debug = next;
+        if maps.len() >= LIMIT {
+            break;
+        }
     }
     Some(maps)
 }
@@ -147,4 +147,53 @@ fn auxv_value(auxv: &[u8], wanted: u64) -> Option<u64> {
     auxv.chunks_exact(16)
         .find(|entry| word(&entry[..8]) == Some(wanted))
         .and_then(|entry| word(&entry[8..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns memory in words: the program headers at 0x100, the dynamic section at 0x200, and from
+    /// 0x1000 on the `r_debug_extended` of each namespace, followed by a link map unless it is
+    /// empty.
+    fn lists(namespaces: &[bool]) -> Vec<u64> {
+        let mut words = vec![0; 0x4000];
+        let mut set = |at: usize, value: u64| words[at / 8] = value;
+        set(0x100, PT_DYNAMIC.into());
+        set(0x110, 0x200);
+        set(0x200, DT_DEBUG);
+        set(0x208, 0x1000);
+        for (number, has_file) in namespaces.iter().enumerate() {
+            let debug = 0x1000 + 0x100 * number;
+            set(debug, EXTENDED_VERSION);
+            set(debug + 8, if *has_file { debug as u64 + 0x40 } else { 0 });
+            if number + 1 < namespaces.len() {
+                set(debug + 40, debug as u64 + 0x100);
+            }
+        }
+        words
+    }
+
+    fn namespaces_of(words: &[u64]) -> Vec<u64> {
+        let read = |addr: Addr, buf: &mut [u8]| {
+            let from = usize::try_from(addr.0 / 8).unwrap();
+            let bytes = words.get(from..).unwrap_or_default().iter().flat_map(|w| w.to_le_bytes());
+            buf.iter_mut().zip(bytes).map(|(to, byte)| *to = byte).count()
+        };
+        let auxv = [AT_PHDR, 0x100, AT_PHNUM, 1, 0, 0].map(u64::to_le_bytes).concat();
+        let maps = link_maps(&auxv, &read).unwrap();
+        maps.iter().map(|map| map.namespace.0).collect()
+    }
+
+    #[test]
+    fn a_namespace_whose_files_were_closed_hides_no_other() {
+        assert_eq!(namespaces_of(&lists(&[true, false, true])), [0, 0x1200]);
+    }
+
+    #[test]
+    fn a_loop_of_empty_namespaces_ends() {
+        let mut words = lists(&[true, false]);
+        words[(0x1100 + 40) / 8] = 0x1100;
+        assert_eq!(namespaces_of(&words), [0]);
+    }
 }
