@@ -118,11 +118,11 @@ impl MappingSet {
         self.mappings.iter()
     }
 
-    /// Returns the mappings that share a byte with `range`, by address; for an empty range, the
-    /// mapping around it: one that begins before it and ends after it.
+    /// Returns the mappings that share a byte with `range`, by address; none if it is empty.
     pub fn overlapping(&self, range: AddrRange) -> impl Iterator<Item = &Mapping> {
         let first = self.mappings.partition_point(|m| m.range.end <= range.start);
-        self.mappings[first..].iter().take_while(move |m| m.range.start < range.end)
+        let shares_byte = move |m: &&Mapping| m.range.start < range.end && !range.is_empty();
+        self.mappings[first..].iter().take_while(shares_byte)
     }
 
     /// Returns the mapping that contains `addr`; `None` if nothing is mapped there.
@@ -188,6 +188,15 @@ mod tests {
         let (gone, new) = part.update_in(range, &now[1..2]);
         assert_eq!((gone, new), (Vec::new(), now[1..2].to_vec()));
         assert!(part.iter().eq(&now));
+    }
+
+    #[test]
+    fn an_empty_range_shares_no_byte_with_a_mapping() {
+        let mut set = MappingSet::default();
+        set.update(parse_maps(BEFORE).unwrap());
+        let inside = Addr(0x7ffd_8000);
+        assert_eq!(set.overlapping(AddrRange::sized(inside, 1)).count(), 1);
+        assert_eq!(set.overlapping(AddrRange::sized(inside, 0)).count(), 0);
     }
 
     #[test]

@@ -449,6 +449,7 @@ static void below(void) {
     char *pages = mmap(0, 4 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN, -1, 0);
     failed("up", mprotect(pages + 2 * PAGE, PAGE, BOTH | PROT_GROWSUP));
     failed("down", mprotect(pages + 2 * PAGE, PAGE, BOTH | PROT_GROWSDOWN));
+    failed("nothing", mprotect(pages + 2 * PAGE, 0, PROT_READ | PROT_GROWSDOWN));
     pages[0] = 'x';
     pages[2 * PAGE] = 'y';
     failed("last", pipe((int *)(pages + 3 * PAGE)));
