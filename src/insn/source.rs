@@ -5,7 +5,7 @@ mod condition;
 mod memory;
 
 use super::Registers;
-use super::touch::{bit_string_offset, is_read, is_write, register_value, rounds};
+use super::touch::{bit_string_offset, cleared_line, is_read, is_write, register_value, rounds};
 use super::value_place::{FullRegister, GENERAL_BYTES, RegisterPart, ValuePlace};
 use crate::common::{Addr, AddrRange};
 use iced_x86::{
@@ -430,7 +430,9 @@ impl Executed<'_> {
     /// that of scatters.
     fn memory_written(&self) -> impl Iterator<Item = AddrRange> {
         let written = self.info.used_memory().iter().filter(|memory| is_write(memory.access()));
-        written.filter_map(|memory| self.accessed_range(memory))
+        let cleared = (self.insn.mnemonic() == Mnemonic::Clzero)
+            .then(|| cleared_line(self.insn, self.before));
+        written.filter_map(|memory| self.accessed_range(memory)).chain(cleared)
     }
 
     /// Returns the first range of memory that the instruction read, also of implied operands;

@@ -5,13 +5,16 @@ use super::Registers;
 use crate::common::{Addr, AddrRange};
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 use iced_x86::{
-    Decoder, DecoderOptions, Instruction, InstructionInfo, InstructionInfoFactory, MemorySize,
-    Mnemonic, OpAccess, OpKind, Register,
+    Code, Decoder, DecoderOptions, Instruction, InstructionInfo, InstructionInfoFactory,
+    MemorySize, Mnemonic, OpAccess, OpKind, Register,
 };
 use std::sync::OnceLock;
 
 /// The lowest result of `xsave_bytes`, whatever the CPU reports.
 const LEAST_XSAVE_BYTES: u64 = 4096;
+
+/// The size of the cache lines of all CPUs with CLZERO.
+const CLZERO_BYTES: u64 = 64;
 
 /// RFLAGS.DF: string instructions run downwards.
 const DF: u64 = 1 << 10;
@@ -89,6 +92,13 @@ fn accessed(
     if rounds == 0 {
         return Vec::new();
     }
+    if insn.mnemonic() == Mnemonic::Clzero {
+        return if is_wanted(OpAccess::Write) {
+            vec![cleared_line(&insn, before)]
+        } else {
+            Vec::new()
+        };
+    }
     let used = info.used_memory().iter();
     let range = |memory: &iced_x86::UsedMemory| {
         let addr = memory.virtual_address(0, |register, _, _| register_value(register, before))?;
@@ -102,6 +112,15 @@ fn accessed(
         Some(AddrRange::sized(Addr(addr.wrapping_sub(down)), rounds.saturating_mul(size)))
     };
     used.filter(|memory| is_wanted(memory.access())).filter_map(range).collect()
+}
+
+/// Returns the memory that a CLZERO clears: the cache line with the address in RAX (AMD64
+/// Architecture Programmer's Manual volume 3, "CLZERO"). The disassembler's table does not have it.
+pub(super) fn cleared_line(insn: &Instruction, before: &Registers) -> AddrRange {
+    let base = register_value(insn.segment_prefix(), before).unwrap_or(0);
+    let address = if insn.code() == Code::Clzeroq { Register::RAX } else { Register::EAX };
+    let at = register_value(address, before).unwrap_or(0).wrapping_add(base);
+    AddrRange::sized(Addr(at & !(CLZERO_BYTES - 1)), CLZERO_BYTES)
 }
 
 /// Returns the distance in bytes, modulo 2^64, from the memory operand's address to the word that
@@ -260,6 +279,31 @@ mod tests {
         for bytes in silent {
             assert_eq!(read(bytes), [], "{bytes:x?}");
         }
+    }
+
+    #[test]
+    fn implied_operands_are_written() {
+        let fs_base = 0x10_0000;
+        let (rax, rdi) = (0x9_0000_2010, 0x6000);
+        let before =
+            Registers { rax, rdi, rsp: 0x7000, rbp: 0x8000, fs_base, ..Registers::default() };
+        let expected: [(&[u8], (u64, u64)); 6] = [
+            // clzero %rax; clzero %eax; clzero %fs:(%rax)
+            (&[0x0f, 0x01, 0xfc], (0x9_0000_2000, 64)),
+            (&[0x67, 0x0f, 0x01, 0xfc], (0x2000, 64)),
+            (&[0x64, 0x0f, 0x01, 0xfc], (0x9_0010_2000, 64)),
+            // maskmovdqu %xmm1,%xmm0; movdir64b (%rdi),%rdi
+            (&[0x66, 0x0f, 0xf7, 0xc1], (0x6000, 16)),
+            (&[0x66, 0x0f, 0x38, 0xf8, 0x3f], (0x6000, 64)),
+            // enter $16,$0
+            (&[0xc8, 16, 0, 0], (0x6ff8, 8)),
+        ];
+        for (bytes, range) in expected {
+            let written = may_write(bytes, &before).unwrap();
+            let written: Vec<_> = written.iter().map(|r| (r.start.0, r.size_bytes())).collect();
+            assert_eq!(written, [range], "{bytes:x?}");
+        }
+        assert_eq!(reads(&[0x0f, 0x01, 0xfc], &before, &before), []);
     }
 
     #[test]

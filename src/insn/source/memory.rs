@@ -20,6 +20,7 @@ impl Executed<'_> {
         let from = |place| Self::part_of(place, shift, size).map(Origin::Copied);
         let origin = match insn.mnemonic() {
             Mnemonic::Call => Some(Origin::ReturnAddress),
+            Mnemonic::Clzero => Some(Origin::Constant),
             Mnemonic::Push if self.is_immediate(0) => Some(Origin::Constant),
             Mnemonic::Push => self.operand(0).and_then(from),
             Mnemonic::Stosb | Mnemonic::Stosw | Mnemonic::Stosd | Mnemonic::Stosq => {
