@@ -100,8 +100,9 @@ impl Window {
         }
         let registers = tracee.registers()?;
         let gadget = Addr(registers.rip);
-        // The name is in the same page, which is mapped whatever the stack pointer is.
-        let offset = if registers.rip & 0x800 == 0 { 0x800 } else { 0 };
+        // The name is in the same page, which is mapped whatever the stack pointer is. The first
+        // 0x100 bytes of its half stay free: the SYSCALL may reach into them.
+        let offset = if registers.rip & 0x800 == 0 { 0x900 } else { 0x100 };
         let name_at = Addr(gadget.page().0 + offset);
         let text = Patch::syscall(memory, gadget)?;
         let name = Patch::write(memory, name_at, b"contraflow\0")?;

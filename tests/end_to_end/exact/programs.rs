@@ -98,6 +98,7 @@ fn static_programs_replay() {
     for source in ["exact/interrupted.c", "exact/waiting.c"] {
         replays_with(source, &["-w", "-static"]);
     }
+    replays_with("page_middle.S", &["-nostdlib", "-static", "-no-pie"]);
 }
 
 #[test]
