@@ -18,9 +18,30 @@ const SMALLEST_REACH: u64 = PAGE_BYTES;
 pub(super) const LARGEST_REACH: u64 = 1 << 30;
 /// All numbers of system calls are less than this (`arch/x86/entry/syscalls/syscall_64.tbl`).
 const CALLS: u64 = 512;
-/// `readv`, `recvmsg`, `preadv`, `recvmmsg`, `process_vm_readv`, `preadv2`: their arguments point
-/// to the addresses that they write.
-pub(super) const SCATTERING: [u64; 6] = [19, 47, 295, 299, 310, 327];
+/// `readv`, `recvmsg`, `io_submit`, `preadv`, `recvmmsg`, `process_vm_readv`, `preadv2`: their
+/// arguments point to the addresses that they write.
+pub(super) const SCATTERING: [u64; 7] = [19, 47, 209, 295, 299, 310, 327];
+/// The calls that write more bytes than an argument says, or take more than [`LARGEST_REACH`]: the
+/// number of the call, the index of the argument, and the bytes for each unit of it.
+const COUNTED: [(u64, usize, u64); 14] = [
+    (0, 2, 1),    // read
+    (7, 1, 8),    // poll: `struct pollfd`
+    (17, 2, 1),   // pread64
+    (45, 2, 1),   // recvfrom
+    (115, 0, 4),  // getgroups: `gid_t`
+    (208, 2, 32), // io_getevents: `struct io_event`
+    (232, 2, 12), // epoll_wait: `struct epoll_event`
+    (271, 1, 8),  // ppoll
+    (279, 1, 4),  // move_pages: the status of a page
+    (281, 2, 12), // epoll_pwait
+    (318, 1, 1),  // getrandom
+    (333, 2, 32), // io_pgetevents
+    (441, 2, 12), // epoll_pwait2
+    (458, 2, 8),  // listmount: the ID of a mount
+];
+/// The largest number of bytes that a call writes at a pointer (`MAX_RW_COUNT` of
+/// include/linux/fs.h).
+const MOST_BYTES: u64 = 0x7fff_f000;
 /// Frequent calls that write nothing: `write`, `close`, `lseek`, `pwrite64`, `writev`,
 /// `sched_yield`, `getpid`, `sendto`, `sendmsg`, `gettid`, `futex`, `epoll_ctl`, `tgkill`, and the
 /// ends `exit` and `exit_group`.
@@ -61,7 +82,10 @@ impl TranslatedProcess {
             return self.unprotect_and_forget(tracee, AddrRange::sized(Addr(r.rdi), r.rsi));
         }
         let sizes = args.into_iter().filter(|&size| size < LARGEST_REACH);
-        let reach = sizes.max().unwrap_or(0).max(SMALLEST_REACH);
+        let counted = COUNTED.into_iter().filter(|(call, ..)| *call == number);
+        let counted = counted.map(|(_, index, unit)| args[index].saturating_mul(unit));
+        let reach = sizes.chain(counted.map(|bytes| bytes.min(MOST_BYTES))).max();
+        let reach = reach.unwrap_or(0).max(SMALLEST_REACH);
         for pointer in args.into_iter().filter(|&arg| arg >= PAGE_BYTES) {
             let end = pointer.saturating_add(reach);
             self.unprotect_and_forget(tracee, AddrRange::new(Addr(pointer), Addr(end)))?;

@@ -79,6 +79,7 @@ fn code_that_another_thread_changes_is_never_stale() {
 #[test]
 fn code_that_the_kernel_writes_takes_the_same_path() {
     same_path_of("kernelwrites.c", &[]);
+    output_of("submitted.c", &[]);
 }
 
 #[test]

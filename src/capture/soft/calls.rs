@@ -52,14 +52,17 @@ impl Process {
             CLONE | CLONE3 => {
                 // The new thread needs an area of memory for its trace buffers.
                 self.engine.prepare_area(thread.tracee())?;
+                self.engine.unprotect_for_call(thread.tracee(), registers)?;
                 return Ok(thread.tracee().resume(0)?);
             }
             RT_SIGPROCMASK => {
                 self.engine.note_sigprocmask(&mut thread.translated, registers);
+                self.engine.unprotect_for_call(thread.tracee(), registers)?;
                 return Ok(thread.tracee().resume(0)?);
             }
             RT_SIGACTION => {
                 self.engine.note_sigaction(registers);
+                self.engine.unprotect_for_call(thread.tracee(), registers)?;
                 return Ok(thread.tracee().resume(0)?);
             }
             SCHED_SETAFFINITY | SCHED_GETAFFINITY => {
