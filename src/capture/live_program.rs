@@ -10,7 +10,10 @@ use crate::insn;
 use crate::recording::TscClock;
 use crate::tracee::{SiginfoBytes, auxv};
 use std::collections::BTreeSet;
+use std::iter::successors;
 use std::path::Path;
+
+const PAGE_BYTES: u64 = 0x1000;
 
 /// A live program of one backend. The methods are those of [`super::Live`]. The default ones suit a
 /// backend that follows no children. Other stopped processes that the recorder holds are *beside*
@@ -138,5 +141,36 @@ pub(super) trait LiveProgram {
     /// Detaches from all processes beside the program, which go on natively.
     fn leave_all_beside(&mut self) -> Result<(), Error> {
         Ok(())
+    }
+}
+
+/// Returns the first address at which a write of `bytes` to `addr` meets code that the program
+/// itself cannot change: `addr`, or the start of a later page. `None` if there is none. `is_fixed`
+/// returns true if such code is at an address.
+pub(super) fn first_fixed(
+    addr: Addr,
+    bytes: &[u8],
+    is_fixed: impl Fn(Addr) -> bool,
+) -> Option<Addr> {
+    let range = AddrRange::sized(addr, bytes.len().max(1) as u64);
+    let next = |at: &Addr| at.page().0.checked_add(PAGE_BYTES).map(Addr);
+    let mut pages = successors(Some(addr), next).take_while(|at| range.contains(*at));
+    pages.find(|at| is_fixed(*at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_amid_a_write_is_found() {
+        let code = AddrRange::new(Addr(0x3000), Addr(0x4000));
+        let first = |addr, size| first_fixed(Addr(addr), &vec![0; size], |at| code.contains(at));
+        assert_eq!(first(0x2ffe, 2), None);
+        assert_eq!(first(0x4000, 0x3000), None);
+        assert_eq!(first(0x2ffe, 3), Some(Addr(0x3000)));
+        assert_eq!(first(0x1800, 0x4000), Some(Addr(0x3000)));
+        assert_eq!(first(0x3800, 0x2000), Some(Addr(0x3800)));
+        assert_eq!(first(u64::MAX, 1), None);
     }
 }

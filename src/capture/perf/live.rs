@@ -10,7 +10,7 @@ use super::tap::lock;
 use super::thread::{Activity, Thread};
 use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::Debugged;
-use crate::capture::live_program::LiveProgram;
+use crate::capture::live_program::{LiveProgram, first_fixed};
 use crate::capture::recorder::Prepared;
 use crate::capture::request::Request;
 use crate::capture::{Error, final_state};
@@ -120,14 +120,13 @@ impl LiveProgram for Live {
     fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let process = self.engine.processes.get(&self.engine.program);
         let process = process.ok_or(Error::NoMemory { at: addr })?;
-        let last = addr.wrapping_add((bytes.len() as u64).saturating_sub(1));
         let maps = mappings(process.pid).unwrap_or_default();
         let is_fixed = |at: Addr| {
             let mapping = maps.iter().find(|mapping| mapping.range.contains(at));
             mapping.is_some_and(|m| m.protection.execute && !m.protection.write)
         };
-        if is_fixed(addr) || is_fixed(last) {
-            return Err(Error::FixedCode { at: addr });
+        if let Some(at) = first_fixed(addr, bytes, is_fixed) {
+            return Err(Error::FixedCode { at });
         }
         process.memory.write(addr, bytes).map_err(|_| Error::NoMemory { at: addr })
     }

@@ -14,7 +14,7 @@ use super::thread::{Activity, Thread};
 use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::{Debugged, DebuggedThread};
 use crate::capture::error::gone_is_fine;
-use crate::capture::live_program::LiveProgram;
+use crate::capture::live_program::{LiveProgram, first_fixed};
 use crate::capture::periodic_signal::PeriodicSignal;
 use crate::capture::recorder::Prepared;
 use crate::capture::request::Request;
@@ -299,8 +299,8 @@ impl Process {
             let is_fixed = protection.is_some_and(|p| p.execute && prot_bits(p) & PROT_WRITE == 0);
             is_fixed && self.engine.space.is_stable(at)
         };
-        if fixed(addr) || fixed(addr.wrapping_add((bytes.len() as u64).saturating_sub(1))) {
-            return Err(Error::FixedCode { at: addr });
+        if let Some(at) = first_fixed(addr, bytes, fixed) {
+            return Err(Error::FixedCode { at });
         }
         if self.engine.visible_bytes(addr, bytes.len()) < bytes.len() {
             return Err(Error::NoMemory { at: addr });

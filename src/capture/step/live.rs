@@ -5,7 +5,7 @@ use super::engine::{BACKEND, Engine, stay_on_this_cpu};
 use super::thread::{Activity, Thread};
 use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::{Debugged, DebuggedThread};
-use crate::capture::live_program::LiveProgram;
+use crate::capture::live_program::{LiveProgram, first_fixed};
 use crate::capture::recorder::Prepared;
 use crate::capture::request::Request;
 use crate::capture::restart::will_restart_call;
@@ -109,9 +109,8 @@ impl LiveProgram for Live {
     fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let process = self.engine.processes.get(&self.engine.program);
         let process = process.ok_or(Error::NoMemory { at: addr })?;
-        let last = addr.wrapping_add((bytes.len() as u64).saturating_sub(1));
-        if process.has_fixed_code(addr) || process.has_fixed_code(last) {
-            return Err(Error::FixedCode { at: addr });
+        if let Some(at) = first_fixed(addr, bytes, |at| process.has_fixed_code(at)) {
+            return Err(Error::FixedCode { at });
         }
         process.memory.write(addr, bytes).map_err(|_| Error::NoMemory { at: addr })
     }
