@@ -20,7 +20,7 @@ use crate::tracee::call_numbers::{
     BRK, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT, SHMAT, SHMDT,
 };
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 const LAST_ERRNO: i64 = 4095;
@@ -223,7 +223,9 @@ impl Process {
         if range.size_bytes() <= LARGEST_STORED_BYTES || self.stored_image_of(mapping).is_some() {
             return None;
         }
-        File::open(path).ok().filter(is_regular)
+        // A FIFO of this name must not make the recorder wait for a writer.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        file.ok().filter(is_regular)
     }
 
     /// Describes `range`, a part of a file's mapping, in pieces, which are read from the file:

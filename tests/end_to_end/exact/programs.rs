@@ -149,6 +149,7 @@ fn calls_leave_what_they_left() {
 #[test]
 fn memory_is_mapped_as_it_was() {
     replays(&["exact/mappings.c", "exact/grown.c", "remapped.c", "overflow.c"]);
+    replays(&["exact/fifo_of_mapping.c"]);
 }
 
 /// Calls that take longer than a slice change mappings before the log has them.
