@@ -12,7 +12,8 @@ use crate::insn::Registers;
 use crate::insn::xsave::forget_last_x87;
 use crate::sideband::Mapping;
 use crate::tracee::{
-    Memory, PageMap, PageState, SiginfoBytes, Tracee, auxv, mappings, undumped_mappings,
+    Memory, PageMap, PageState, SiginfoBytes, Tracee, auxv, mappings, real_group_id, real_user_id,
+    undumped_mappings,
 };
 use std::io::BufWriter;
 
@@ -111,8 +112,8 @@ fn process_info(pid: Pid) -> ProcessInfo {
         pid,
         name: read("comm").trim_ascii_end().to_vec(),
         arguments: arguments.trim_ascii_end().to_vec(),
-        user_id: nix::unistd::getuid().as_raw(),
-        group_id: nix::unistd::getgid().as_raw(),
+        user_id: real_user_id(pid).unwrap_or_default(),
+        group_id: real_group_id(pid).unwrap_or_default(),
         ..ProcessInfo::default()
     }
 }
@@ -272,4 +273,26 @@ impl CoreMemory for FinalMemory<'_> {
 pub(super) fn sort_threads(mut threads: Vec<Thread>, first: Tid) -> Vec<Thread> {
     threads.sort_by_key(|thread| (thread.tid != first, thread.tid));
     threads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_has_its_own_user_and_group() {
+        const NOBODY: u32 = 65_534;
+        let mut command = Command::new("sleep");
+        let Ok(mut child) = command.arg("60").uid(NOBODY).gid(NOBODY - 1).spawn() else {
+            let _ = writeln!(std::io::stderr(), "SKIPPED: only root can become another user");
+            return;
+        };
+        let info = process_info(Pid(child.id().cast_signed()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((info.user_id, info.group_id), (NOBODY, NOBODY - 1));
+    }
 }

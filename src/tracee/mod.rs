@@ -37,8 +37,8 @@ pub use procfs::{
     AT_BASE, AT_ENTRY, Dispositions, KernelWork, Signals, auxv, auxv_value,
     available_memory_percent, comm, command_line, current_call, dispositions, executable,
     has_more_filters, is_being_killed, is_first_thread_gone, is_thread_of, is_traced_here,
-    kernel_work, mappings, process_of, process_status, real_user_id, signals, start_time, threads,
-    undumped_mappings,
+    kernel_work, mappings, process_of, process_status, real_group_id, real_user_id, signals,
+    start_time, threads, undumped_mappings,
 };
 pub use program::{ProgramError, image_of, resolve};
 pub use ptrace::{DeferredStops, Rseq, SiginfoBytes, TRAP_BIT, Tracee, USER_CS_64};

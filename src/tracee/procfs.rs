@@ -206,8 +206,18 @@ pub fn has_more_filters(pid: Pid, other: Pid) -> bool {
 
 /// Returns the real user ID of a process; `None` if there is no such process.
 pub fn real_user_id(pid: Pid) -> Option<u32> {
+    real_id(pid, "Uid:")
+}
+
+/// Returns the real group ID of a process; `None` if there is no such process.
+pub fn real_group_id(pid: Pid) -> Option<u32> {
+    real_id(pid, "Gid:")
+}
+
+/// Returns the first ID, the real one, on the line of a status file that begins with `label`.
+fn real_id(pid: Pid, label: &str) -> Option<u32> {
     let status = read_text(&format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(label))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
