@@ -85,10 +85,11 @@ pub struct Watched(Vec<Slot>);
 impl Watched {
     /// Watches these ranges (at most four) and no others. Does nothing if exactly these, in the
     /// same order, are watched already. Leaves earlier hits in DR6. If it fails, as for an address
-    /// that the kernel refuses, the thread may watch nothing, and a `set` of the ranges before it
-    /// does not change that.
+    /// that the kernel refuses, the thread watches nothing.
     pub fn set(&mut self, tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
         if self.0 != slots {
+            // If an address is refused, none is enabled.
+            self.0.clear();
             write_slots(tracee, slots)?;
             self.0 = slots.to_vec();
         }
@@ -165,7 +166,9 @@ fn write_slots(tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{kill_and_reap, start_empty};
     use super::*;
+    use crate::common::Tid;
 
     fn watch(addr: u64, size_bytes: u64) -> Watch {
         Watch { addr: Addr(addr), size_bytes, reads: false }
@@ -183,6 +186,20 @@ mod tests {
             can_watch(&[watch(0x1001, 8)]) && !can_watch(&[watch(0x1001, 8), watch(0x2000, 1)])
         );
         assert!(!can_watch(&[watch(0, u64::MAX)]));
+    }
+
+    #[test]
+    fn watches_return_after_a_refused_address() {
+        let (pid, _) = start_empty(&[]).unwrap();
+        let tracee = Tracee(Tid(pid.0));
+        let mut watched = Watched::default();
+        let (possible, refused) = (slots(&[watch(0x1000, 8)]), slots(&[watch(u64::MAX - 7, 8)]));
+        watched.set(tracee, &possible).unwrap();
+        assert!(watched.set(tracee, &refused).is_err());
+        watched.set(tracee, &possible).unwrap();
+        let enabled = tracee.debug_register(CONTROL).unwrap() & 1;
+        kill_and_reap(pid);
+        assert_eq!(enabled, 1);
     }
 
     #[test]
