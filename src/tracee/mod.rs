@@ -43,4 +43,4 @@ pub use procfs::{
 pub use program::{ProgramError, image_of, resolve};
 pub use ptrace::{DeferredStops, Rseq, SiginfoBytes, TRAP_BIT, Tracee, USER_CS_64};
 pub use stop::{PtraceEvent, Signo, Stop};
-pub use wait::{pending_stop, wait_any, wait_for, wait_for_killed, wait_interruptibly};
+pub use wait::{has_stop, pending_stop, wait_any, wait_for, wait_for_killed, wait_interruptibly};

@@ -49,6 +49,18 @@ fn is_gone_unreported(pid: Pid) -> bool {
     is_gone && threads(pid).iter().any(is_stopped)
 }
 
+/// Returns true if a thread has a stop or end that was not waited for, or does not exist.
+pub fn has_stop(tid: Tid) -> bool {
+    let number = libc::id_t::try_from(tid.0).unwrap_or(0);
+    let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL | OWN;
+    // SAFETY: `siginfo_t` is plain data, of which zeros are a value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: waitid(2) writes to `info` and nothing else.
+    let result = unsafe { libc::waitid(libc::P_PID, number, &raw mut info, flags) };
+    // SAFETY: waitid(2) sets `si_pid`, to 0 if there is no stop or end.
+    result != 0 || unsafe { info.si_pid() } != 0
+}
+
 /// Waits for the next stop or end of any tracee or child of the calling thread. Returns `None` if
 /// `block` is false and none has stopped; an error (ECHILD) if there are none.
 pub fn wait_any(block: bool) -> Result<Option<(Tid, Stop)>, Error> {

@@ -74,18 +74,15 @@ impl ExactRecorder {
         if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
             return self.handle_gone(tid, stop);
         }
-        let executes = |thread: &Thread| {
-            thread.tid() != tid
-                && thread.current_call().is_some_and(|c| matches!(c.call.number, EXECVE | EXECVEAT))
-        };
-        if self.threads.values().any(executes) {
+        let chose_to = self.threads.get(&tid).and_then(Thread::current_call);
+        let chose_to = chose_to.is_some_and(|current| current.call.number == EXIT);
+        if !chose_to && self.is_another_in_execve(tid) {
             // The execve(2) of another thread ends this one.
             self.threads.remove(&tid);
             self.unrecorded.insert(tid);
             return gone_is_fine(Tracee(tid).resume(0));
         }
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        let chose_to = thread.current_call().is_some_and(|current| current.call.number == EXIT);
         if thread.translated.place == Place::Cache
             && let Some(process) = &mut self.process
         {
@@ -106,6 +103,15 @@ impl ExactRecorder {
             thread.activity = Activity::AtExitStop;
         }
         self.end_if_all_at_exit()
+    }
+
+    /// Returns true if another thread than this one is in an execve(2).
+    fn is_another_in_execve(&self, tid: Tid) -> bool {
+        let executes = |thread: &Thread| {
+            thread.tid() != tid
+                && thread.current_call().is_some_and(|c| matches!(c.call.number, EXECVE | EXECVEAT))
+        };
+        self.threads.values().any(executes)
     }
 
     /// Returns true if a filter of system calls killed a thread alone (`SECCOMP_RET_KILL_THREAD`):
@@ -153,13 +159,14 @@ impl ExactRecorder {
     }
 
     /// Waits until a thread is gone, and reaps it. The first thread of the process is polled
-    /// instead of reaped: the kernel reports its end only after those of the others.
+    /// instead of reaped: the kernel reports its end only after those of the others. A stop of a
+    /// thread with its number is that of another one, which has executed a program.
     fn wait_until_gone(&self, tid: Tid) {
         if tid.0 != self.pid.0 {
             while !matches!(wait_for(tid), Ok(Stop::Exited(_) | Stop::Killed { .. }) | Err(_)) {}
             return;
         }
-        while !tracee::is_first_thread_gone(self.pid) {
+        while !tracee::is_first_thread_gone(self.pid) && !tracee::has_stop(tid) {
             std::thread::sleep(Duration::from_micros(100));
         }
     }

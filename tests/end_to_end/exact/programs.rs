@@ -133,7 +133,7 @@ fn a_process_may_end_while_its_threads_do_not() {
 
 #[test]
 fn a_process_may_become_others() {
-    replays(&["exact/epochs.c", "execthread.c"]);
+    replays(&["exact/epochs.c", "execthread.c", "exact/failed_execs.c"]);
 }
 
 #[test]
