@@ -6,6 +6,7 @@
 //! to a branch, or in other files, those of one line. Two stretches are the same if their first
 //! instructions are at the same place in the code.
 
+mod depths;
 mod meet;
 mod stream;
 mod values;
@@ -41,8 +42,8 @@ pub struct Difference {
     /// The thread in each run.
     pub threads: [Tid; 2],
     /// The last instruction that both runs executed, as a step of each; of no meaning for
-    /// [`Cause::Beginning`]. If a signal interrupts a stretch of straight code in one run only,
-    /// each step is the last instruction of that stretch in its run.
+    /// [`Cause::Beginning`]. If an event interrupted one run in a straight line of instructions,
+    /// the step of the other run is the last one of this line.
     pub at: [Step; 2],
     /// The next instruction of each run. `None`: its thread ended.
     pub next: [Option<Step>; 2],
@@ -273,15 +274,20 @@ impl Comparison<'_> {
     }
 }
 
-/// Returns the cause of a difference after a common instruction, by the exits of the stretches `at`
-/// that end there: a branch if both left by a conditional one, a target if both left by the same
-/// kind of exit, a return, indirect jump or call. Does not compare outcomes or targets. An event
-/// for all other exits, and if one of the paths ended.
+/// Returns the cause of a difference after a common instruction. If an event interrupted one of the
+/// runs there, the event is the cause, unless the outcomes of a branch differ.
 fn cause(at: &[Stretch; 2], next: &[Option<Stretch>; 2]) -> Cause {
     let ended = next.iter().any(Option::is_none);
+    let is_interrupted = at.iter().any(|item| item.is_interrupted);
     match at.map(|item| item.exit) {
-        [Exit::Taken | Exit::NotTaken, Exit::Taken | Exit::NotTaken] if !ended => Cause::Branch,
-        [Exit::Ret | Exit::JmpIndirect | Exit::Call, other] if !ended && other == at[0].exit => {
+        [good @ (Exit::Taken | Exit::NotTaken), bad @ (Exit::Taken | Exit::NotTaken)]
+            if !ended && (good != bad || !is_interrupted) =>
+        {
+            Cause::Branch
+        }
+        [good @ (Exit::Ret | Exit::JmpIndirect | Exit::Call), bad]
+            if !ended && good == bad && !is_interrupted =>
+        {
             Cause::Target
         }
         _ => Cause::Event,

@@ -153,3 +153,22 @@ fn builds_and_paths_are_compared() {
     let lost = diff(&loose, &scene.path("none"), &[]);
     assert_eq!((lost.status.code(), text(&lost.stdout).as_str()), (Some(2), ""));
 }
+
+/// The signal arrives after the same outcome of a branch in both runs, at another round each.
+#[test]
+fn a_signal_after_a_branch_is_not_the_branch() {
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "gcc", "alarmed.c", &["-O1"]) else { return };
+    for kind in [&[][..], &["--path", "--full"]] {
+        let runs = ["1", "2"].map(|number| record(&scene, &program, kind, number));
+        let found = differences(&runs[0], &runs[1]);
+        let to_handler = |row: &&Value| {
+            ["good_next", "bad_next"].iter().any(|of| cell(row, of).contains("handler"))
+        };
+        let signals: Vec<&Value> = found.iter().filter(to_handler).collect();
+        assert!(!signals.is_empty(), "{found:?}");
+        for signal in signals {
+            assert_eq!((cell(signal, "cause"), values(signal).as_str()), ("event", ""), "{signal}");
+        }
+    }
+}
