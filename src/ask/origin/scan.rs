@@ -113,7 +113,7 @@ impl ExactPath<'_> {
             }
             until = first;
         }
-        Some(Definition::None)
+        Some(search.finish())
     }
 
     /// Decodes the segment that contains the instruction before `until`. Returns the number of the
@@ -271,10 +271,25 @@ impl Search {
         (effect.writes && !is_passed).then_some(Definition::At(index))
     }
 
+    /// Ends the search at the beginning of the path. Returns the system call that is the first
+    /// instruction if it is the definition.
+    fn finish(&mut self) -> Definition {
+        match self.pending_syscall.take() {
+            Some((call, true)) if self.open_handlers == 0 => Definition::At(call),
+            _ => Definition::None,
+        }
+    }
+
     /// Passes the beginning of a signal's handler, at instruction `index`. If the search entered
     /// this handler at its end, leaves it. Else the searched code is in the handler: returns its
     /// beginning if the kernel sets the register for handlers.
     fn step_back_over_handler(&mut self, index: u64) -> Option<Definition> {
+        // The handler begins with the system call.
+        if let Some((call, true)) = self.pending_syscall.take()
+            && self.open_handlers == 0
+        {
+            return Some(Definition::At(call));
+        }
         if self.open_handlers > 0 {
             self.open_handlers -= 1;
             return None;
@@ -318,5 +333,25 @@ fn effect_of(part: RegisterPart, addr: Addr, code: &BlockCode<'_>) -> Effect {
         insn: decode(bytes, addr, ExecMode::Bits64),
         is_syscall: is_syscall(bytes),
         sets_sigreturn: SETS_SIGRETURN.iter().any(|set| bytes.starts_with(set)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::insn::FullRegister;
+
+    #[test]
+    fn a_system_call_is_found_as_the_first_instruction_of_a_handler() {
+        let of = FullRegister::of_dwarf(0).expect("RAX");
+        let mut search = Search::new(RegisterPart { of, offset: 0, size_bytes: 8 }, false);
+        let call = Effect { writes: true, insn: None, is_syscall: true, sets_sigreturn: false };
+        assert_eq!(search.step_back(7, call), None);
+        assert_eq!(search.step_back_over_handler(7), Some(Definition::At(7)));
+        // The search passes a handler from its end.
+        search.open_handlers = 1;
+        assert_eq!(search.step_back(3, call), None);
+        assert_eq!(search.step_back_over_handler(3), None);
+        assert_eq!((search.open_handlers, search.pending_syscall), (0, None));
     }
 }

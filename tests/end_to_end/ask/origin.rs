@@ -240,6 +240,29 @@ fn who_failed_to_take_a_lock_is_not_its_writer() {
 }
 
 #[test]
+fn the_first_instruction_can_be_the_system_call() {
+    let scene = Scene::new();
+    let options = ["-nostdlib", "-static", "-no-pie"];
+    let Some(program) = compile(&scene, "gcc", "first_call.c", &options) else { return };
+    let dir = scene.path("recording");
+    let output = contraflow()
+        .env("CONTRAFLOW_HOME", scene.path("store"))
+        .args(["record", "-q", "-o"])
+        .arg(&dir)
+        .arg("--")
+        .arg(&program)
+        .stdin(Stdio::null())
+        .output()
+        .expect("contraflow runs");
+    assert_eq!(output.status.code(), Some(128 + libc::SIGILL), "{}", text(&output.stderr));
+    for value in ["$rax", "$rbx"] {
+        let steps = steps(&dir, value);
+        let (kind, _, text) = end_of(&steps);
+        assert!(kind == "system call" && text.contains("by read("), "{value}: {steps:?}");
+    }
+}
+
+#[test]
 fn paths_have_no_origins() {
     let scene = Scene::new();
     let Some(program) = compile(&scene, "gcc", "values.c", &["-O0"]) else { return };
