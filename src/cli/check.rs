@@ -1,5 +1,5 @@
 //! `contraflow check`: replays an exact recording to its end, and reports whether the replay is the
-//! recorded run. The exit status is that of an error if it is not.
+//! recorded run. The exit status is that of an error if it is not, and if the user interrupts it.
 
 use super::found::NamedRecording;
 use super::open::report_cpu_differences;
@@ -22,6 +22,10 @@ pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure>
     let seconds = begun.elapsed().as_secs_f64();
     for difference in &verdict.differences {
         say(difference);
+    }
+    if leaving.is_asked() && !verdict.is_whole && verdict.differences.is_empty() {
+        say(&"interrupted: the rest is not compared");
+        return Ok(ExitCode::from(EXIT_ERROR));
     }
     let printed = writeln!(stdout(), "{} ({seconds:.2} s)", words(&verdict));
     // The status is that of a difference, also if the words have no reader.
@@ -47,7 +51,7 @@ fn words(verdict: &Verdict) -> String {
     };
     let run = format!("{entries} entries and {ticks} ticks{keyframes}");
     match (is_whole, differences.is_empty()) {
-        (_, false) => format!("{run} are as recorded, but not the state at the end"),
+        (_, false) => format!("{run} are as recorded, but not the state"),
         (true, true) => format!(
             "the replay is the recorded run: {run}; the registers of {} and {bytes} \
              bytes of memory at the end",
@@ -56,5 +60,22 @@ fn words(verdict: &Verdict) -> String {
         (false, true) => {
             format!("the replay is the recorded run as far as the recording goes: {run}")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_at_a_keyframe_is_not_one_at_the_end() {
+        let differences = vec!["the keyframe after entry 7: ...".to_owned()];
+        let verdict =
+            Verdict { entries: 9, ticks: 20, keyframes: 1, differences, ..Verdict::default() };
+        let said = words(&verdict);
+        assert_eq!(
+            said,
+            "9 entries and 20 ticks and 1 keyframes are as recorded, but not the state"
+        );
     }
 }

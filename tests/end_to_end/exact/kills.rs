@@ -241,3 +241,37 @@ fn a_recorder_that_cannot_write_the_end_ends() {
     assert!(ended.is_some_and(|status| !status.success()), "{ended:?}: {left:#?}");
     assert_eq!(left, Vec::<String>::new());
 }
+
+/// A check that the user interrupted has not found that the replay is the recorded run.
+#[test]
+fn a_check_that_is_interrupted_is_no_success() {
+    let scene = Scene::new();
+    let dir = scene.path("exact");
+    let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+    let recorded = contraflow()
+        .env("CONTRAFLOW_HOME", scene.path("store"))
+        .args(["record", "--exact", "-q", "-o"])
+        .arg(&dir)
+        .args(["--", "sh", "-c", script])
+        .status();
+    assert!(recorded.expect("contraflow runs").success());
+    let mut check = contraflow();
+    check.arg("check").arg(&dir).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let check = check.spawn().expect("contraflow runs");
+    // Not before it handles the signal.
+    let status = format!("/proc/{}/status", check.id());
+    let handles = |line: &str| {
+        let caught = line.strip_prefix("SigCgt:").map(str::trim);
+        caught
+            .is_some_and(|set| u64::from_str_radix(set, 16).unwrap() & 1 << (libc::SIGINT - 1) > 0)
+    };
+    while !std::fs::read_to_string(&status).unwrap().lines().any(handles) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let id = check.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = check.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""), "{said}");
+    assert!(said.contains("interrupted"), "{said}");
+}
