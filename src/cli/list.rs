@@ -12,6 +12,9 @@ use std::process::ExitCode;
 
 /// The number of characters of a date up to its minute: `2000-02-29 12:34`.
 const MINUTE_CHARS: usize = 16;
+/// The maximum number of bytes of a thread's name (`TASK_COMM_LEN` without its NUL): the kernel
+/// cuts longer names.
+const NAME_BYTES: usize = 15;
 
 /// Prints a line for each recording. One that cannot be opened is no error: its line has the
 /// reason.
@@ -48,9 +51,13 @@ fn last_name(reader: &Reader) -> Option<&str> {
     let manifest = reader.manifest();
     let threads = &manifest.end.as_ref()?.threads;
     let name = &threads.iter().find(|thread| thread.tid.0 == manifest.pid.0)?.name;
-    // The kernel cuts longer names.
     let program = Path::new(&manifest.program).file_name()?.to_str()?;
-    (!name.is_empty() && !program.starts_with(name.as_str())).then_some(name)
+    (!name.is_empty() && !is_name_of(name, program)).then_some(name)
+}
+
+/// Returns true if the kernel gives this name to a process that executes the file `program`.
+fn is_name_of(name: &str, program: &str) -> bool {
+    name == program || name.len() == NAME_BYTES && program.starts_with(name)
 }
 
 /// Returns how the run ended, and its length in instructions, or in entries and ticks of the log,
@@ -70,5 +77,23 @@ pub(super) fn ending_text(reader: &Reader) -> String {
         Some(log) => format!("{how}, {} entries, {} ticks", log.entries, log.ticks),
         None if reader.manifest().capture.backend == BackendName::Exact => how,
         None => format!("{how}, {} instructions", end.instructions),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_name_that_the_kernel_cuts_is_a_part_of_the_programs() {
+        for (name, program, expected) in [
+            ("ls", "ls", true),
+            ("ls", "lsx", false),
+            ("python3", "python3.11", false),
+            ("a-program-with-a", "a-program-with-a-long-name", false),
+            ("a-program-with-", "a-program-with-a-long-name", true),
+        ] {
+            assert_eq!(is_name_of(name, program), expected, "{name} {program}");
+        }
     }
 }
