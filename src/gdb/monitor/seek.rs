@@ -121,7 +121,7 @@ pub(super) fn parse_target<R: Run>(session: &Session<R>, to: &str) -> Result<u64
         Some(_) => here.at.checked_sub(count),
         None => Some(count),
     };
-    let target = match (to, rest.strip_suffix('%'), number(rest, is_exact)) {
+    let target = match (to, rest.strip_suffix('%'), Position::parse(rest, is_exact)) {
         ("start" | "begin", ..) => 0,
         ("end", ..) => here.total,
         (_, Some(percent), _) => {
@@ -140,17 +140,6 @@ pub(super) fn parse_target<R: Run>(session: &Session<R>, to: &str) -> Result<u64
     Ok(target)
 }
 
-/// Parses the number of a position: of an exact recording `MOMENT` or `MOMENT.INSTRUCTIONS`, as
-/// [`position_text`] writes it. `None` if it is malformed.
-fn number(text: &str, is_exact: bool) -> Option<u64> {
-    if !is_exact {
-        return text.parse().ok();
-    }
-    let (moment, instructions) = text.split_once('.').unwrap_or((text, "0"));
-    Some(Position::exact(moment.parse().ok()?, instructions.parse().ok()?))
-}
-
-/// Returns the message about a text that names no position.
 fn not_a_place(to: &str) -> String {
     format!("not a position, a time or a mark: {to}; try: monitor help\n")
 }

@@ -160,3 +160,22 @@ fn steps_back_leave_a_line_that_was_entered_in_its_middle() {
         |lines: &[i32; 9]| said.contains(&format!("LINES {lines:?}").replace(']', ""));
     assert!(expected.iter().any(is_expected), "{said}");
 }
+
+/// A number that does not fit is no position, and is not cut to one.
+#[test]
+fn numbers_that_are_no_positions_are_refused() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/last.c", &["-O0"]);
+    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
+    let mut replay = contraflow();
+    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+    let texts = ["281474976710656", "281474976710661", "5.99999", "5.65536"];
+    let commands = texts.map(|text| format!("monitor seek {text}\n")).concat();
+    let said = run_gdb(replay, &commands);
+    for text in texts {
+        assert!(said.contains(&format!("not a position, a time or a mark: {text};")), "{said}");
+    }
+}
