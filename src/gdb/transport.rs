@@ -14,6 +14,8 @@ use std::time::Duration;
 const READ_BYTES: usize = 0x1_0000;
 /// The maximum time of one wait for bytes.
 const WAIT_PERIOD: Duration = Duration::from_millis(200);
+/// The time between two reads of an input that is in non-blocking mode and has no bytes.
+const READ_PERIOD: Duration = Duration::from_millis(1);
 
 /// A stream that supports blocking and non-blocking reads. Some transports also carry the questions
 /// of other threads, which arrive between the bytes ([`Inquired`]).
@@ -206,7 +208,13 @@ impl ThreadedStreams {
         thread::spawn(move || {
             loop {
                 let read = read();
-                if read.as_ref().is_err_and(means_nothing_now) {
+                if let Err(error) = &read
+                    && means_nothing_now(error)
+                {
+                    // The stream is in non-blocking mode, which all who have it share.
+                    if error.kind() == io::ErrorKind::WouldBlock {
+                        thread::sleep(READ_PERIOD);
+                    }
                     continue;
                 }
                 let last = !matches!(&read, Ok(bytes) if !bytes.is_empty());
@@ -269,5 +277,36 @@ impl Transport for ThreadedStreams {
 
     fn has_question(&self) -> bool {
         !self.questions.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Tests the standard input if the parent made it non-blocking.
+    #[test]
+    fn an_input_that_does_not_block_is_not_polled_all_the_time() {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let (sender, items) = sync_channel(WAITING_ITEMS);
+        let count = Arc::clone(&reads);
+        let read = move || match count.fetch_add(1, Ordering::SeqCst) {
+            number if number < 10 => Err(io::ErrorKind::WouldBlock.into()),
+            10 => Ok(b"now".to_vec()),
+            _ => Ok(Vec::new()),
+        };
+        let begun = std::time::Instant::now();
+        let output = Output::Standard(io::stdout());
+        let mut streams = ThreadedStreams::start_reading(read, sender, items, output);
+        let bytes = loop {
+            match streams.wait_for_bytes() {
+                Ok(bytes) => break bytes,
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::Interrupted),
+            }
+        };
+        assert_eq!(bytes, b"now");
+        assert!(begun.elapsed() >= 10 * READ_PERIOD, "it was polled");
     }
 }
