@@ -362,7 +362,7 @@ impl<'a> Adapter<'a> {
     /// and answers that request if it is deferred or a waiting move, and cancels it if a thread
     /// answers it. Returns true if it is the current one, which the caller has to end. The caller
     /// also answers `cancel` itself.
-    fn cancel(&mut self, request: &Request) -> bool {
+    pub(super) fn cancel(&mut self, request: &Request) -> bool {
         let progress = request.arguments["progressId"].as_str();
         let by_progress = progress.and_then(|id| id.strip_prefix("contraflow-")?.parse().ok());
         let wanted = request.arguments["requestId"].as_i64().or(by_progress);
@@ -468,7 +468,8 @@ impl<'a> Adapter<'a> {
     }
 
     /// Ends gdb and the server, and answers each open question and each waiting move as cancelled.
-    /// The current move ends without a reported stop. Does nothing more if nothing is debugged.
+    /// The current move ends without a reported stop, and the facts of the last stop are gone. Does
+    /// nothing more if nothing is debugged.
     pub(super) fn close(&mut self) {
         if let Some(debugged) = self.debugged.take() {
             for unanswered in debugged.questions.end() {
@@ -480,5 +481,11 @@ impl<'a> Adapter<'a> {
         }
         self.cancel_waiting_moves(|_| true);
         self.current_move = None;
+        // They are not those of the next session.
+        self.threads.clear();
+        self.thread = 0;
+        self.was_past = false;
+        self.exception = None;
+        self.console_line.clear();
     }
 }

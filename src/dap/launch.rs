@@ -122,8 +122,12 @@ impl Adapter<'_> {
             debugged.is_attached = matches!(target, Target::Process(_));
         }
         self.launch = Launch { stop_on_entry: arguments.stop_on_entry, is_configured: false };
-        if arguments.stop_on_entry && !is_live {
-            self.ask_module("seek", json!({"to": "start"}))?;
+        if arguments.stop_on_entry
+            && !is_live
+            && let Err(fault) = self.ask_module("seek", json!({"to": "start"}))
+        {
+            self.close();
+            return Err(fault);
         }
         self.events_after_response.push(("initialized", Value::Null));
         Ok(Value::Null)
@@ -173,8 +177,8 @@ impl Adapter<'_> {
     }
 
     /// Shows the output of a recorder until it ends, and returns the directory of its recording.
-    /// Does not wait for processes that the program leaves running. A request to pause, cancel or
-    /// end interrupts the program, whose recording is still written. If the client is gone, kills
+    /// Does not wait for processes that the program leaves running. A request to pause, to
+    /// cancel the launch or to end interrupts the program, whose recording is still written. If the client is gone, kills
     /// the recorder. `fault` is the error's text if there is no recording.
     fn run_recorder(&mut self, mut recorder: Recorder, fault: &str) -> Result<PathBuf, Fault> {
         let output = recorder.child.stdout.take().map(|stream| output_chunks(stream, false));
@@ -206,8 +210,12 @@ impl Adapter<'_> {
                         "pause" | "disconnect" | "terminate" | "cancel"
                     ) =>
                 {
-                    // The recorder passes the signal on to the program, and writes the recording.
-                    self.host.interrupt(recorder.child.id());
+                    // A `cancel` may mean another request, which waits.
+                    if request.command != "cancel" || self.cancel(&request) {
+                        // The recorder passes the signal on to the program, and writes the
+                        // recording.
+                        self.host.interrupt(recorder.child.id());
+                    }
                     if request.command == "pause" || request.command == "cancel" {
                         self.client.respond(&request, Ok(Value::Null));
                     } else {
@@ -240,7 +248,10 @@ impl Adapter<'_> {
         let streams = started.map(|mut child| (child.stdin.take(), child.stdout.take(), child));
         let (input, output, child) = match streams {
             Ok((Some(input), Some(output), child)) => (input, output, child),
-            Ok(_) => return Err(Fault::new("gdb has no pipes")),
+            Ok(_) => {
+                (debuggee.end)();
+                return Err(Fault::new("gdb has no pipes"));
+            }
             Err(why) => {
                 (debuggee.end)();
                 return Err(why.into());

@@ -168,3 +168,69 @@ fn a_pause_while_a_stop_is_reported_does_not_hide_the_stop() {
     }
     ide.leave();
 }
+
+#[test]
+fn a_live_session_after_another_one_begins_with_its_own_thread() {
+    if !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let mut ide = endless(&scene);
+    ide.ask("terminate", &json!({}));
+    let program = scene.compile("endless.c", &["-O0"]);
+    ide.ask("launch", &json!({"program": program, "mode": "serve"}));
+    ide.ask("configurationDone", &Value::Null);
+    std::thread::sleep(Duration::from_millis(200));
+    let pause = ide.send("pause", &json!({"threadId": 0}));
+    assert_eq!(ide.response(pause)["success"], true);
+    assert_eq!(ide.stop()["reason"], "pause");
+    ide.leave();
+}
+
+/// A gdb that refuses to go to the start.
+const NO_SEEK: &str = r#"#!/bin/sh
+sed -u -E 's/^([0-9]*)-contraflow .*seek.*$/\1-refused/' | gdb "$@"
+"#;
+
+#[test]
+fn after_a_launch_that_fails_at_its_end_there_can_be_another() {
+    use std::os::unix::fs::PermissionsExt;
+    if !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let (recording, _) = ledger(&scene, false);
+    let gdb = scene.path("gdb-without-seek");
+    std::fs::write(&gdb, NO_SEEK).unwrap();
+    std::fs::set_permissions(&gdb, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut ide = Ide::start();
+    ide.ask("initialize", &json!({}));
+    let launch = json!({"recording": recording, "stopOnEntry": true, "gdb": gdb});
+    let failed = ide.send("launch", &launch);
+    let failed = ide.response(failed);
+    assert_eq!(failed["success"], false, "{failed}");
+    ide.ask("launch", &json!({"recording": recording, "stopOnEntry": true}));
+    ide.ask("configurationDone", &Value::Null);
+    ide.stop();
+    ide.leave();
+}
+
+/// Only `cancel` of the launch itself interrupts the program that it records.
+#[test]
+fn what_waits_for_a_launch_is_cancelled_alone() {
+    if !have("gdb") {
+        return;
+    }
+    let mut ide = Ide::start();
+    ide.ask("initialize", &json!({}));
+    let script = "echo begun; sleep 1; echo done";
+    let launch = ide.send("launch", &json!({"program": "/bin/sh", "args": ["-c", script]}));
+    while ide.event("output")["output"] != "begun\n" {}
+    let waiting = ide.send("threads", &Value::Null);
+    let cancel = ide.send("cancel", &json!({"requestId": waiting}));
+    assert_eq!(ide.response(cancel)["success"], true);
+    assert_eq!(ide.response(waiting)["message"], "cancelled");
+    while ide.event("output")["output"] != "done\n" {}
+    assert_eq!(ide.response(launch)["success"], true);
+    ide.leave();
+}
