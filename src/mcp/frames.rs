@@ -8,6 +8,7 @@ use super::open_recording::{OpenRecording, page_rows, place_members_of};
 use super::requests;
 use crate::ask::Place;
 use crate::common::{Addr, Tid};
+use crate::session::MissingFrames;
 use crate::symbols::{self, FrameRegisters};
 use crate::values::{Evaluator, Frame};
 use serde_json::{Map, Value, json};
@@ -87,8 +88,9 @@ impl OpenRecording {
         if places.is_empty() { vec![(*self.asked.place(addr)).clone()] } else { places }
     }
 
-    /// Answers `backtrace`: a page of frames, the number of all frames, and the number of the first
-    /// one of the next page; null if there is none.
+    /// Answers `backtrace`: a page of frames, the number of all frames, the number of the first one
+    /// of the next page, and the reason why there are no older frames although the stack has them.
+    /// The last two are null if there is none.
     pub(super) fn backtrace(&self, wanted: &requests::Backtrace) -> Answer {
         let tid = self.thread(wanted.thread)?;
         let (limit, end) =
@@ -110,6 +112,8 @@ impl OpenRecording {
                 rows.push(Value::Object(row));
             }
         }
+        let is_by_path = activations.first().is_some_and(|first| first.registers.is_none());
+        let missing = is_by_path.then(|| missing_text(self.run().missing_frames(tid))).flatten();
         let next = (rows.len() == limit && end < total).then_some(end);
         Ok(json!({
             "position": self.position(),
@@ -117,6 +121,7 @@ impl OpenRecording {
             "frames": rows,
             "total": total,
             "next": next,
+            "missing": missing,
         }))
     }
 
@@ -132,5 +137,21 @@ impl OpenRecording {
         let values = evaluator.answer(&bound, &frame).ok()?;
         let values = bound.texts().map(str::to_owned).zip(values);
         Some(values.map(|(name, value)| (name, value.to_json())).collect())
+    }
+}
+
+/// Returns the reason why the path has no older frames, in words for the client; `None` if it has
+/// all of them.
+const fn missing_text(missing: MissingFrames) -> Option<&'static str> {
+    match missing {
+        MissingFrames::Nothing => None,
+        MissingFrames::BeforeHistory => Some("older frames are before the recorded history"),
+        MissingFrames::Gap => Some("older frames are before a gap in the path"),
+        MissingFrames::OtherStack => {
+            Some("older frames are not known: the program loaded its stack pointer")
+        }
+        MissingFrames::StrayReturn => {
+            Some("older frames are not known: a return went to an address that no call expected")
+        }
     }
 }

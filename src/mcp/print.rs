@@ -146,9 +146,8 @@ impl OpenRecording {
     }
 
     /// Returns the address range of the value of an expression, to be watched: in the innermost
-    /// frame of the stopped thread in which it has a meaning. A value of unknown size counts as 8
-    /// bytes. Fails if the value is not in one range of memory, has no bytes, or is larger than
-    /// [`MOST_WATCHED_BYTES`].
+    /// frame of the stopped thread in which it has a meaning. Fails if the value is not in one
+    /// range of memory, is larger than [`MOST_WATCHED_BYTES`], or has an unknown size.
     pub(super) fn memory_range(&self, text: &str) -> Result<AddrRange, String> {
         let tid = self.session.last_stop().thread;
         let question = Question::parse(text).map_err(|error| error.to_string())?;
@@ -158,7 +157,9 @@ impl OpenRecording {
                 let bound = evaluator.bind(&question, at)?;
                 evaluator.locate(&bound, frame)
             })?;
-        let size_bytes = located.size_bytes.unwrap_or(8);
+        let size_bytes = located
+            .size_bytes
+            .ok_or_else(|| format!("the size of {text} is unknown: watch a part of it"))?;
         match located.home.pieces.as_slice() {
             [(_, Piece::Memory(addr))] if (1..=MOST_WATCHED_BYTES).contains(&size_bytes) => {
                 Ok(AddrRange::sized(*addr, size_bytes))

@@ -394,6 +394,7 @@ fn paths_have_places_and_no_values() {
     let stack = agent.call("backtrace", &json!({}));
     assert_eq!(stack["frames"][1]["line"], 69);
     assert_eq!(stack["frames"][1]["arguments"], Value::Null);
+    assert_eq!(stack.get("missing"), Some(&Value::Null), "{stack}");
     let shown = agent.call("print", &json!({"expressions": "a, a->balance"}));
     for value in shown["values"].as_array().unwrap() {
         assert_eq!(value["value"], Value::Null, "{shown}");
@@ -411,6 +412,37 @@ fn paths_have_places_and_no_values() {
         agent.refused(tool, &wrong);
     }
     assert_eq!(agent.call("where", &json!({}))["position"], there["position"]);
+    agent.leave();
+}
+
+#[test]
+fn a_stack_without_its_outer_frames_says_so() {
+    let scene = Scene::new();
+    let recorded = crash(&scene, &["--path", "--start-at", "report"]);
+    let mut agent = Agent::with(&recorded.dir);
+    agent.call("back", &json!({"step": "instruction", "count": 2}));
+    let stack = agent.call("backtrace", &json!({}));
+    let names: Vec<_> =
+        stack["frames"].as_array().unwrap().iter().map(|f| &f["function"]).collect();
+    // `main` is known by the return to it.
+    assert_eq!(names, ["longest_name", "report", "main"]);
+    assert_eq!(stack["missing"], "older frames are before the recorded history");
+    // With values, the stack is whole.
+    agent.call("go", &json!({"position": "end"}));
+    let stack = agent.call("backtrace", &json!({}));
+    assert_eq!(stack.get("missing"), Some(&Value::Null), "{stack}");
+    agent.leave();
+}
+
+#[test]
+fn a_value_of_an_unknown_size_is_not_watched() {
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "gcc", "sizeless.c", &["-O0"]) else { return };
+    let (dir, _) = record(&scene, &[], &program);
+    let mut agent = Agent::with(&dir);
+    agent.call("back", &json!({"until": "main"}));
+    let refused = agent.refused("forward", &json!({"watch": "*hidden"}));
+    assert!(refused.contains("size of *hidden is unknown"), "{refused}");
     agent.leave();
 }
 
