@@ -192,8 +192,10 @@ pub(super) fn decode_mappings(bytes: &[u8]) -> Option<Vec<FileMapping>> {
     let page_size_bytes = u64::from_le_bytes(get(bytes, 8)?);
     let table_end = count.checked_mul(24)?.checked_add(16)?;
     let table = bytes.get(16..table_end)?;
-    let mut paths = bytes.get(table_end..)?.split(|byte| *byte == 0);
-    table.chunks_exact(24).map(|row| decode_mapping(row, page_size_bytes, paths.next()?)).collect()
+    let mut paths = bytes.get(table_end..)?.split_inclusive(|byte| *byte == 0);
+    let rows = table.chunks_exact(24);
+    rows.map(|row| decode_mapping(row, page_size_bytes, paths.next()?.strip_suffix(b"\0")?))
+        .collect()
 }
 
 fn decode_mapping(row: &[u8], page_size_bytes: u64, path: &[u8]) -> Option<FileMapping> {

@@ -323,3 +323,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_table_of_files_that_is_cut_off_is_refused() {
+    let mut contents = contents();
+    contents.mappings.truncate(1);
+    let path = contents.mappings[0].path.len();
+    let mut core = written(&contents);
+    // The size of the note's contents precedes its type.
+    let kind = notes::NT_FILE.to_le_bytes();
+    let at = core.windows(4).position(|bytes| bytes == kind).unwrap() - 4;
+    let size = u32::from_le_bytes(core[at..at + 4].try_into().unwrap());
+    for missing in 1..=u32::try_from(path).unwrap() + 1 {
+        core[at..at + 4].copy_from_slice(&(size - missing).to_le_bytes());
+        let refused = Core::parse(&Bytes::from(core.clone())).map(|core| core.contents.mappings);
+        assert!(refused.is_err(), "{missing}: {refused:?}");
+    }
+}

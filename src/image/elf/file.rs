@@ -7,6 +7,8 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, SectionTa
 use object::{Endian, Endianness, FileKind};
 
 const PAGE_MASK: u64 = !(PAGE_SIZE_BYTES - 1);
+/// The size of the identification with which a file begins (`EI_NIDENT`).
+const IDENTIFICATION_BYTES: usize = 16;
 
 /// The description of an ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,7 +131,8 @@ impl Elf {
         match FileKind::parse(data) {
             Ok(FileKind::Elf64) => parse_class::<FileHeader64<Endianness>>(data),
             Ok(FileKind::Elf32) => parse_class::<FileHeader32<Endianness>>(data),
-            _ => Err(Error::DamagedElf { reason: "its class is neither 32 nor 64 bits" }),
+            _ if data.len() < IDENTIFICATION_BYTES => Err(damaged("the file header is cut off")),
+            _ => Err(damaged("its class is neither 32 nor 64 bits")),
         }
     }
 }

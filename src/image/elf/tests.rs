@@ -195,6 +195,8 @@ fn what_is_no_elf_file_is_refused() {
         let refused = segments(&Bytes::from(bytes)).unwrap_err().to_string();
         let expected = if bytes.starts_with(b"\x7fELF") { "damaged ELF" } else { "not an ELF" };
         assert!(refused.contains(expected), "{refused}");
+        let is_cut = bytes.starts_with(b"\x7fELF");
+        assert_eq!(is_cut, refused.contains("the file header is cut off"), "{refused}");
     }
 }
 
