@@ -117,7 +117,7 @@ pub enum ErrorKind {
     #[error("thread {0} is in the context switches, but not among the threads")]
     ThreadNotListed(Tid),
     /// A module of a bundle cannot be loaded.
-    #[error("the module {} {error}", path.display())]
+    #[error("the module {}: {error}", path.display())]
     Module {
         /// The path of the module.
         path: PathBuf,

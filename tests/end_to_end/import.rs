@@ -425,7 +425,7 @@ fn bundles_that_mean_harm_are_refused() {
     bundle.describe("\"systemPath\": \"/p\"", uuid);
     bundle.refused("its build id is not that of the module that ran");
     bundle.describe("modules/p", "../secret");
-    bundle.refused("not an ELF file");
+    bundle.refused("secret: not an ELF file");
     bundle.describe("", "");
     fifo(&bundle.replaced("modules/p"));
     bundle.refused("modules/p: a FIFO, not a file");
