@@ -2,7 +2,7 @@
 //! `filter 0x1000/0x200@/file`, separated by commas. Offsets are file offsets.
 
 use super::process::Process;
-use crate::common::{Addr, AddrRange};
+use crate::common::AddrRange;
 use crate::sideband::perf_data::{PerfData, PerfEvent, PerfMap};
 use std::collections::{HashMap, HashSet};
 
@@ -39,15 +39,16 @@ pub(super) fn filtered_files(filter: &str) -> Vec<&str> {
     parts(filter).map(|part| part.file).collect()
 }
 
-/// Returns the addresses of the traced code of a process, where its files are mapped first; empty
-/// for all code. Leaves out parts that do not begin in a mapping of their file. Does not cut those
-/// that end after it.
+/// Returns the addresses of the traced code of a process, where its files are mapped executable
+/// first; empty for all code. Leaves out parts of files that are not mapped so, and cuts each range
+/// to one mapping, as the kernel does (`perf_addr_filter_vma_adjust`).
 pub(super) fn ranges(filter: &str, data: &PerfData, process: &Process) -> Vec<AddrRange> {
     let files: HashSet<&str> = filtered_files(filter).into_iter().collect();
     let mut maps: HashMap<&str, Vec<&PerfMap>> = HashMap::new();
     for (owner, record) in process.records(data) {
         if let PerfEvent::Map(map) = &record.event
             && map.pid == owner
+            && map.executable
             && files.contains(map.name.as_str())
         {
             maps.entry(&map.name).or_default().push(map);
@@ -55,9 +56,12 @@ pub(super) fn ranges(filter: &str, data: &PerfData, process: &Process) -> Vec<Ad
     }
     let range = |part: Part<'_>| {
         maps.get(part.file)?.iter().find_map(|map| {
-            let into = part.start.checked_sub(map.file_offset)?;
-            let start = Addr(map.range.start.0.checked_add(into)?);
-            map.range.contains(start).then(|| AddrRange::sized(start, part.size))
+            let mapped_end = map.file_offset.saturating_add(map.range.size_bytes());
+            let start = part.start.max(map.file_offset);
+            let end = part.start.saturating_add(part.size).min(mapped_end);
+            let size_bytes = end.checked_sub(start).filter(|size_bytes| *size_bytes > 0)?;
+            let addr = map.range.start.wrapping_add(start - map.file_offset);
+            Some(AddrRange::sized(addr, size_bytes))
         })
     };
     parts(filter).filter_map(range).collect()

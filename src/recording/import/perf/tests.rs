@@ -42,11 +42,16 @@ impl Made {
     }
 
     fn map(&mut self, time_ns: u64, pid: Pid, start: u64, name: &str) {
+        self.map_at(time_ns, pid, (start, 0), name);
+    }
+
+    /// Adds a mapping of a page at `start` with the file's bytes from `file_offset` on.
+    fn map_at(&mut self, time_ns: u64, pid: Pid, (start, file_offset): (u64, u64), name: &str) {
         let map = PerfMap {
             pid,
             tid: Tid(pid.0),
             range: AddrRange::sized(Addr(start), 0x1000),
-            file_offset: 0,
+            file_offset,
             writable: false,
             executable: true,
             shared: false,
@@ -333,6 +338,26 @@ fn files_are_taken_below_the_root_and_checked() {
         assert!(matches!(made.open(&options), Err(ErrorKind::OtherBinary)));
         let forced = PerfOptions { any_binary: true, ..options };
         assert_eq!(code(&made.open(&forced).unwrap()), program.len());
+    }
+}
+
+/// Tests that a filter is cut to the executable mapping of its file, as by the kernel.
+#[test]
+fn a_filter_is_cut_to_the_code_that_is_mapped() {
+    for (filter, expected) in [
+        ("filter 0x0/0x5000@/nowhere/p", Some((0x40_1000, 0x1000))),
+        ("filter 0x1200/0x5000@/nowhere/p", Some((0x40_1200, 0xe00))),
+        ("filter 0x1200/0x100@/nowhere/p", Some((0x40_1200, 0x100))),
+        ("filter 0x0/0x1000@/nowhere/p", None),
+        ("filter 0x2000/0x1000@/nowhere/p", None),
+    ] {
+        let mut made = Made::new(&AuxInfo { filter: filter.to_owned(), ..info() });
+        made.area(Some(7), None, 0, &psb_and(&TIP));
+        made.record(0, 7, None, comm(PID, false));
+        made.map_at(10, PID, (0x40_1000, 0x1000), "/nowhere/p");
+        let ranges = made.opened().import.filter;
+        let expected = expected.map(|(start, size)| AddrRange::sized(Addr(start), size));
+        assert_eq!(ranges, Vec::from_iter(expected), "{filter}");
     }
 }
 
