@@ -118,9 +118,11 @@ impl Decoder<'_> {
                     let ip = self.last_ip.reconstruct(payload);
                     return self.move_if_on(cursor, ip);
                 }
-                Packet::TipPgd(_) => {
+                Packet::TipPgd(payload) => {
                     cursor.pass(&peeked);
                     self.cursor = cursor;
+                    // Later IPs may be compressed against this one.
+                    self.last_ip.reconstruct(payload);
                     return None;
                 }
                 Packet::Psb => {

@@ -131,6 +131,10 @@ impl Decoder<'_> {
             }
             Some(peeked) if self.is_superfluous_pgd_apl11(&peeked) => {
                 self.pass(&peeked);
+                if let Packet::TipPgd(payload) = peeked.packet {
+                    // Later IPs may be compressed against this one.
+                    self.last_ip.reconstruct(payload);
+                }
                 self.finish_overflow(ovf, None);
             }
             _ => {

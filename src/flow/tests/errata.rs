@@ -63,6 +63,9 @@ fn skd010_fup_after_an_overflow_is_missing() {
         "lost(>?) on(1002) 1002 lost(>?)"
     );
     assert_eq!(found(lost.clone().pge(0x1002).tip(0x1000)), "lost(>?) on(1002) 1002 lost(>?)");
+    // The IP of the TIP.PGE is compressed against that of the TIP.PGD.
+    let trace = lost.clone().pgd(0x7f00_0000_1001).pge_low(0x1002);
+    assert!(found(trace).starts_with("lost(>?) on(7f0000001002)"));
     assert!(without(&lost.tip(0x1001), code).contains("unexpected TIP"));
 }
 
@@ -95,6 +98,9 @@ fn apl11_overflow_has_a_disable() {
     let trace = Trace::on_at(0x1000).ovf().pgd(None).pge(0x1001).tip(0x1000).ovf();
     assert_eq!(with(Erratum::Apl11, &trace, code), "lost(>?) on(1001) 1001 lost(>?)");
     assert!(without(&trace, code).contains("unexpected TIP.PGD"));
+    // The IP of the TIP.PGE is compressed against that of the TIP.PGD.
+    let trace = Trace::on_at(0x1000).ovf().pgd(0x7f00_0000_1001).pge_low(0x1002);
+    assert!(with(Erratum::Apl11, &trace, code).starts_with("lost(>?) on(7f0000001002)"));
 }
 
 #[test]

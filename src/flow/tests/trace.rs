@@ -68,6 +68,11 @@ impl Trace {
         self.put(Packet::TipPge(full(ip)))
     }
 
+    /// Appends a TIP.PGE with the low 16 bits of its IP.
+    pub(super) fn pge_low(self, value: u64) -> Self {
+        self.put(Packet::TipPge(IpPayload { compression: IpCompression::Update16, value }))
+    }
+
     pub(super) fn pgd(self, ip: impl Into<Option<u64>>) -> Self {
         let none = IpPayload { compression: IpCompression::Suppressed, value: 0 };
         self.put(Packet::TipPgd(ip.into().map_or(none, full)))
