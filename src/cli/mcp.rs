@@ -1,7 +1,6 @@
 //! `contraflow mcp`: recordings for agents and other programs, by the Model Context Protocol.
 
 use super::found::NamedRecording;
-use super::gdb_session::start_error;
 use super::open::DebuggableRecording;
 use super::remedies::with_remedy;
 use super::{Failure, ask, calls, hits, open, origin};
@@ -11,7 +10,6 @@ use crate::mcp::{self, GdbQuestion, Host, Opened};
 use crate::recording::Reader;
 use crate::session::{AnySession, Recorded, Session, source_directories};
 use serde_json::Value;
-use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -93,7 +91,8 @@ fn ask_gdb(question: &GdbQuestion<'_>, interrupted: &dyn Fn() -> bool) -> Result
     gdb.args(commands.iter().flat_map(|command| ["-ex", command]));
     gdb.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     end_with_parent(&mut gdb, OrphanEnd::Terminate);
-    let child = gdb.spawn().map_err(|error| start_error(OsStr::new("contraflow"), &error))?;
+    let child =
+        gdb.spawn().map_err(|error| format!("contraflow cannot be started again: {error}"))?;
     let (answer, complaint) = output_of(child, interrupted)?;
     let lines = answer.lines().skip_while(|line| !line.starts_with(VALUE));
     let value = lines.take_while(|line| *line != END).collect::<Vec<_>>().join("\n");

@@ -217,7 +217,8 @@ fn input_text(input: &Input, at: ValuePlace) -> String {
 /// Returns in words how a system call wrote or returned a value, which is in `at`.
 fn system_call_text(call: &SystemCall, at: ValuePlace) -> String {
     let SystemCall { name, arguments, result, in_argument, file } = call;
-    let errno = i32::try_from(-result).ok().filter(|_| (LOWEST_ERROR..0).contains(result));
+    let errno = Some(result).filter(|result| (LOWEST_ERROR..0).contains(*result));
+    let errno = errno.and_then(|result| i32::try_from(-result).ok());
     let result = match errno {
         Some(errno) => format!("{:?}", Errno::from_raw(errno)),
         None => result.to_string(),
@@ -246,4 +247,22 @@ fn hex_text(bytes: &[u8]) -> String {
     });
     let more = if bytes.len() > SHOWN_BYTES { "..." } else { "" };
     format!("{digits}{more}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_result_of_a_call_is_no_error_number() {
+        let call = SystemCall {
+            name: "lseek".into(),
+            arguments: Vec::new(),
+            result: i64::MIN,
+            in_argument: None,
+            file: None,
+        };
+        let said = system_call_text(&call, ValuePlace::Memory(AddrRange::sized(Addr(0), 8)));
+        assert!(said.contains("lseek() = -9223372036854775808"), "{said}");
+    }
 }

@@ -381,7 +381,7 @@ pub(super) fn signal_name(number: i32) -> String {
 pub(super) fn size_text(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
     if bytes < 1000 {
-        return format!("{bytes} bytes");
+        return count_text(bytes, "byte");
     }
     let mut value = bytes as f64 / 1000.0;
     let mut units = UNITS.iter();
@@ -393,4 +393,22 @@ pub(super) fn size_text(bytes: u64) -> String {
         unit = Some(larger);
     }
     format!("{value:.1} {}", unit.unwrap_or(&""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_has_its_unit() {
+        for (bytes, text) in [
+            (0, "0 bytes"),
+            (1, "1 byte"),
+            (999, "999 bytes"),
+            (1500, "1.5 kB"),
+            (999_960, "1.0 MB"),
+        ] {
+            assert_eq!(size_text(bytes), text);
+        }
+    }
 }
