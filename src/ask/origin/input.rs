@@ -7,7 +7,8 @@ use crate::replay::{self, Position, Replay};
 use crate::syscalls::{Call, Model};
 use std::collections::HashMap;
 
-/// System calls that return a new descriptor, by their names in the kernel's table.
+/// System calls that return a new descriptor, by their names in the kernel's table; fcntl(2) and
+/// ioctl(2) do in few cases ([`may_make_descriptor`]).
 const MAKE_DESCRIPTORS: [&str; 38] = [
     "accept",
     "accept4",
@@ -55,6 +56,14 @@ const WRITE_DESCRIPTORS: [&str; 7] =
 /// result is larger.
 const WRITTEN_WITHIN_BYTES: u64 = 1 << 12;
 const LONGEST_PATH_BYTES: usize = 4096;
+/// The maximum number of system calls of which the arguments are looked at, to find the one that
+/// made a descriptor.
+const MOST_CANDIDATES: usize = 64;
+/// Commands of fcntl(2) that return a new descriptor: `F_DUPFD` and `F_DUPFD_CLOEXEC`.
+const DUPLICATE: [u64; 2] = [0, 1030];
+/// The type of a terminal's requests of ioctl(2), the letter T, and the number of the one that returns a new
+/// descriptor (`TIOCGPTPEER`).
+const TERMINAL_REQUESTS: (u64, u64) = (0x54, 0x41);
 
 /// An input of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,30 +212,63 @@ impl Input {
 /// back.
 fn file_of_descriptor(replay: &mut Replay, fd: i32) -> Result<Option<String>, replay::Error> {
     let here = replay.exact_position()?;
-    let Some(log) = replay.reader().log()? else { return Ok(None) };
-    let opened_by = match opening_call(log.cursor(), fd, here.entry)? {
-        Descriptor::Opened(opened_by) => opened_by,
-        Descriptor::Unknown => return Ok(None),
-    };
-    let Some((entry, number)) = opened_by else {
-        if !replay.has_first_instruction() {
-            return Ok(None);
-        }
-        let names = ["standard input", "standard output", "standard error"];
-        let name = usize::try_from(fd).ok().and_then(|fd| names.get(fd).copied());
-        return Ok(name.map(str::to_owned));
-    };
-    let name = Model::by_number(number).map_or("", |model| model.name);
-    replay.seek(Position::after_entries(entry + 1))?;
-    let registers = replay.thread_of_entry(entry)?.map(|thread| thread.registers);
-    let path = registers.and_then(|registers| match name {
-        "open" | "creat" => text_at(replay, registers.rdi),
-        "openat" | "openat2" => text_at(replay, registers.rsi),
-        "socket" | "accept" | "accept4" => Some("a socket".to_owned()),
-        _ => None,
-    });
+    let file = file_opened_before(replay, fd, here.entry)?;
     replay.seek(here)?;
-    Ok(path)
+    Ok(file)
+}
+
+/// Does the same as [`file_of_descriptor`] for the descriptor as it is at entry `before`, but does
+/// not bring the replay back.
+fn file_opened_before(
+    replay: &mut Replay,
+    fd: i32,
+    mut before: u64,
+) -> Result<Option<String>, replay::Error> {
+    for _ in 0..MOST_CANDIDATES {
+        let Some(log) = replay.reader().log()? else { return Ok(None) };
+        let opened_by = match opening_call(log.cursor(), fd, before)? {
+            Descriptor::Opened(opened_by) => opened_by,
+            Descriptor::Unknown => return Ok(None),
+        };
+        let Some((entry, number)) = opened_by else {
+            if !replay.has_first_instruction() {
+                return Ok(None);
+            }
+            let names = ["standard input", "standard output", "standard error"];
+            let name = usize::try_from(fd).ok().and_then(|fd| names.get(fd).copied());
+            return Ok(name.map(str::to_owned));
+        };
+        let name = Model::by_number(number).map_or("", |model| model.name);
+        replay.seek(Position::after_entries(entry + 1))?;
+        let registers = replay.thread_of_entry(entry)?.map(|thread| thread.registers);
+        if let Some(registers) = registers
+            && !may_make_descriptor(name, registers.rsi)
+        {
+            before = entry;
+            continue;
+        }
+        return Ok(registers.and_then(|registers| match name {
+            "open" | "creat" => text_at(replay, registers.rdi),
+            "openat" | "openat2" => text_at(replay, registers.rsi),
+            "socket" | "accept" | "accept4" => Some("a socket".to_owned()),
+            _ => None,
+        }));
+    }
+    Ok(None)
+}
+
+/// Returns false if a system call with this second argument returns no descriptor: most of
+/// fcntl(2), and the requests to terminals of ioctl(2). Their results may be the numbers of
+/// descriptors.
+fn may_make_descriptor(name: &str, second: u64) -> bool {
+    match name {
+        "fcntl" => DUPLICATE.contains(&(second & 0xffff_ffff)),
+        "ioctl" => {
+            let (of_terminal, makes_descriptor) = TERMINAL_REQUESTS;
+            second >> 8 & 0xff != of_terminal || second & 0xff == makes_descriptor
+        }
+        _ => true,
+    }
 }
 
 /// The system call that made a file descriptor.

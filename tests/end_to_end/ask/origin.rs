@@ -263,6 +263,28 @@ fn the_first_instruction_can_be_the_system_call() {
 }
 
 #[test]
+fn the_results_of_other_calls_are_no_descriptors() {
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "gcc", "asked_input.c", &["-O0"]) else { return };
+    let input = scene.path("input");
+    fs::write(&input, "A").unwrap();
+    let dir = scene.path("recording");
+    let output = contraflow()
+        .env("CONTRAFLOW_HOME", scene.path("store"))
+        .args(["record", "-q", "-o"])
+        .arg(&dir)
+        .arg("--")
+        .arg(&program)
+        .stdin(fs::File::open(&input).unwrap())
+        .output()
+        .expect("contraflow runs");
+    assert_eq!(output.status.code(), Some(128 + libc::SIGABRT), "{}", text(&output.stderr));
+    let steps = steps(&dir, "letter");
+    let (kind, _, text) = end_of(&steps);
+    assert!(kind == "system call" && text.contains(" of standard input"), "{steps:?}");
+}
+
+#[test]
 fn paths_have_no_origins() {
     let scene = Scene::new();
     let Some(program) = compile(&scene, "gcc", "values.c", &["-O0"]) else { return };
