@@ -97,11 +97,11 @@ fn has_failed(insn: &Instruction, after: &Registers) -> bool {
 }
 
 /// Returns true if the 64-bit instruction at the start of `bytes` may change at least one flag of
-/// RFLAGS, of any kind, DF included. Undefined results count, and so do shifts by CL, which may be
-/// 0. Returns false for bytes that do not decode.
-pub fn sets_flags(bytes: &[u8]) -> bool {
-    let insn = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
-    !insn.is_invalid() && insn.rflags_modified() != 0
+/// RFLAGS that the one at the start of `branch` reads. Undefined results count, and so do shifts by
+/// CL, which may be 0. Returns false for bytes that do not decode.
+pub fn sets_flags(bytes: &[u8], branch: &[u8]) -> bool {
+    let decoded = |bytes| Decoder::new(64, bytes, DecoderOptions::NONE).decode();
+    decoded(bytes).rflags_modified() & decoded(branch).rflags_read() != 0
 }
 
 /// An executed instruction, with the general registers before and after it.

@@ -117,14 +117,15 @@ impl Comparison<'_> {
 }
 
 /// Finds the instruction that decided the branch at the end of a stretch: the last one before it
-/// that sets the flags, or else the branch itself.
+/// that sets a flag of it, or else the branch itself.
 fn deciding(replay: &Replay, at: &Stretch) -> Deciding {
     let mut found = Deciding { addr: at.last, before_last: 0 };
+    let branch = code_at(replay, at.last);
     let mut addr = at.first;
     for index in at.index..at.last_index {
         let code = code_at(replay, addr);
         let Some(insn) = decode(&code, addr, ExecMode::Bits64) else { break };
-        if sets_flags(&code) {
+        if sets_flags(&code, &branch) {
             found = Deciding { addr, before_last: at.last_index - index };
         }
         addr = addr.wrapping_add(insn.len.into());

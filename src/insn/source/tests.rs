@@ -93,6 +93,17 @@ fn moves_to_registers_are_copies() {
 }
 
 #[test]
+fn a_branch_depends_on_what_sets_its_flags() {
+    let (je, jb, jrcxz) = ([0x74, 0], [0x72, 0], [0xe3, 0]);
+    let (cmp, inc, cld, mov) = ([0x39, 0xd8], [0xff, 0xc0], [0xfc], [0x89, 0xd8]);
+    assert!(sets_flags(&cmp, &je) && sets_flags(&cmp, &jb));
+    // INC keeps CF.
+    assert!(sets_flags(&inc, &je) && !sets_flags(&inc, &jb));
+    assert!(!sets_flags(&cld, &je) && !sets_flags(&mov, &je) && !sets_flags(&cmp, &jrcxz));
+    assert!(!sets_flags(&[], &je) && !sets_flags(&cmp, &[]));
+}
+
+#[test]
 fn exchanges_with_memory_are_copies() {
     let (rax, eight) = (part(RAX, 0, 8), memory(0x5000, 8));
     // lock xadd %rax,(%rdi): the register has the old value, the memory a sum
