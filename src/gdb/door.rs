@@ -194,17 +194,20 @@ fn accept(bound: &Bound) -> io::Result<Accepted> {
 
 /// Starts a thread that answers the client's first packet with the reason and closes the
 /// connection, since a slow client must not delay others. Closes the connection at once if there
-/// are too many such threads.
+/// are too many such threads, or if the user may have no more.
 fn reject(accepted: Accepted, state: &Arc<State>, why: &'static [u8]) {
     if state.rejecting.fetch_add(1, Ordering::SeqCst) >= REJECTING_LIMIT {
         state.rejecting.fetch_sub(1, Ordering::SeqCst);
         return;
     }
-    let state = Arc::clone(state);
-    thread::spawn(move || {
+    let shared = Arc::clone(state);
+    let answer = move || {
         answer_rejected(accepted, why);
+        shared.rejecting.fetch_sub(1, Ordering::SeqCst);
+    };
+    if thread::Builder::new().spawn(answer).is_err() {
         state.rejecting.fetch_sub(1, Ordering::SeqCst);
-    });
+    }
 }
 
 /// Sends the reason to a rejected client, if its first packet arrives within [`PATIENCE`]. Ignores

@@ -15,23 +15,24 @@ pub(super) const PERIOD: Duration = Duration::from_secs(1);
 pub(super) struct KeepAlive {
     /// Dropped to end the thread.
     end: Option<Sender<()>>,
-    /// `None` once it was waited for.
+    /// `None` once it was waited for, and if it could not be started.
     thread: Option<JoinHandle<()>>,
 }
 
 impl KeepAlive {
     /// Starts a thread that sends one byte to `client` in each `period`, until the guard is
-    /// dropped. The first one is sent after one period.
+    /// dropped. The first one is sent after one period. Sends none if the user may have no more
+    /// threads: gdb may give up then.
     pub(super) fn start(mut client: Box<dyn Write + Send>, period: Duration) -> Self {
         let (end, ended) = channel();
-        let thread = thread::spawn(move || {
+        let thread = thread::Builder::new().spawn(move || {
             while ended.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
                 if client.write_all(b"+").and_then(|()| client.flush()).is_err() {
                     break;
                 }
             }
         });
-        Self { end: Some(end), thread: Some(thread) }
+        Self { end: Some(end), thread: thread.ok() }
     }
 }
 

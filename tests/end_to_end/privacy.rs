@@ -3,11 +3,13 @@
 
 use crate::support::{Scene, contraflow, have, run_gdb, text};
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// contraflow with `before` said to the shell that starts it.
 fn after(before: &str, scene: &Scene) -> Command {
@@ -152,4 +154,50 @@ fn threads_that_ended_leave_no_files_open() {
     gdb.env("TMPDIR", scene.path(""));
     let said = run_gdb(gdb, &format!("target remote | {serve}\ncontinue"));
     assert!(said.contains("200 threads") && !said.contains("onnection"), "{said}");
+}
+
+/// Tests a server whose user may have no more threads than it has: it closes the connections of
+/// further clients, and serves the next one.
+#[test]
+fn a_server_goes_on_without_a_thread_to_refuse_a_client() {
+    if !is_root() || !have("bash") {
+        return;
+    }
+    let scene = Scene::new();
+    fs::set_permissions(scene.path(""), fs::Permissions::from_mode(0o777)).unwrap();
+    let dir = scene.path("of-another-user");
+    let as_user = |script: &str, arguments: &[&str]| {
+        let mut command = Command::new("bash");
+        command.args(["-c", script, "bash"]).arg(contraflow().get_program()).args(arguments);
+        command.arg(&dir).env("CONTRAFLOW_HOME", scene.path("of-user")).stdin(Stdio::null());
+        command.uid(54322).gid(54322).stdout(Stdio::null());
+        command
+    };
+    let status = as_user("exec \"$@\" /bin/true", &["record", "--path", "-q", "-o"]).status();
+    assert!(status.is_ok_and(|status| status.success()));
+    let mut server = as_user("ulimit -u 2; exec \"$@\"", &["replay", "--listen", ":0"]);
+    let mut server = server.stderr(Stdio::piped()).spawn().unwrap();
+    let mut says = BufReader::new(server.stderr.take().unwrap());
+    let mut line = String::new();
+    says.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("contraflow: listening on ").unwrap();
+    let client = || {
+        let client = TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        client
+    };
+    let said_to = |mut client: &TcpStream| {
+        let mut said = [0; 5];
+        client.write_all(b"$?#3f").and_then(|()| client.read_exact(&mut said)).ok();
+        text(&said)
+    };
+    let first = client();
+    assert!(said_to(&first).starts_with("+$T"));
+    for _ in 0..2 {
+        assert_eq!(said_to(&client()), "\0".repeat(5), "it is closed");
+    }
+    drop(first);
+    assert!((0..100).any(|_| said_to(&client()).starts_with("+$T")), "nobody is served");
+    server.kill().unwrap();
+    server.wait().unwrap();
 }
