@@ -2,6 +2,7 @@
 //! the command line names.
 
 use super::raw_arguments::{CodeAt, ElfAt, Raw, hexadecimal};
+use super::remedies::with_remedy;
 use super::{Failure, say};
 use crate::common::{Addr, AddrRange};
 use crate::flow::Config;
@@ -38,7 +39,10 @@ impl Raw {
         let Some(path) = &self.core else { return Ok(None) };
         let bytes = open_bytes(path)?;
         let core = Core::parse(&bytes);
-        Ok(Some((bytes, core.map_err(|error| format!("{}: {error}", path.display()))?)))
+        Ok(Some((
+            bytes,
+            core.map_err(|error| format!("{}: {}", path.display(), with_remedy(&error)))?,
+        )))
     }
 
     /// Returns the code of ELF files, of the list's files, and of single parts of files, in this
@@ -90,7 +94,7 @@ impl Raw {
 /// linked one.
 fn elf_sections(at: &ElfAt) -> Result<Vec<Section>, Failure> {
     load_at(&open_bytes(&at.path)?, at.addr, &full_path(&at.path))
-        .map_err(|error| format!("{}: {error}", at.path.display()).into())
+        .map_err(|error| format!("{}: {}", at.path.display(), with_remedy(&error)).into())
 }
 
 /// Returns a file's full path, which gdb and symbols use; the path itself if the file is not there.

@@ -2,7 +2,7 @@
 
 use crate::capture::{self, PerfError};
 use crate::recording::{ErrorKind, import};
-use crate::{ask, session};
+use crate::{ask, image, session};
 use nix::errno::Errno;
 use std::error::Error;
 use std::iter::successors;
@@ -49,6 +49,9 @@ fn remedy(error: &(dyn Error + 'static)) -> Option<&'static str> {
     if let Some(kind) = error.downcast_ref() {
         return recording_remedy(kind);
     }
+    if let Some(error) = error.downcast_ref() {
+        return image_remedy(error);
+    }
     match error.downcast_ref() {
         Some(capture::Error::Perf(PerfError::NoIntelPt)) => {
             return Some("--backend soft needs none");
@@ -88,8 +91,21 @@ fn recording_remedy(kind: &ErrorKind) -> Option<&'static str> {
         ErrorKind::OtherBinary => {
             "--symfs names a directory with the right one, and --any-binary accepts this one"
         }
+        ErrorKind::Core(error) | ErrorKind::Module { error, .. } => return image_remedy(error),
         ErrorKind::NotPacked => "`contraflow pack` makes them",
         ErrorKind::IsFile => "`contraflow unpack` unpacks a packed recording",
+        _ => return None,
+    })
+}
+
+/// Returns the remedy for an error of an ELF or core file, if there is one.
+fn image_remedy(error: &image::Error) -> Option<&'static str> {
+    Some(match error {
+        image::Error::NotElf { .. } => "give a program, library or core file",
+        image::Error::DamagedElf { .. } => "fetch it again or record anew",
+        image::Error::NotCore { .. } => "give a core file",
+        image::Error::DamagedNote { .. } => "record anew",
+        image::Error::Write(_) => "free some space or choose another place",
         _ => return None,
     })
 }
@@ -108,6 +124,12 @@ mod tests {
         assert_eq!(with_remedy(&ask::Error::Recording(error())), said);
         let cut = with_remedy(&capture::Error::Recording(error()));
         assert!(cut.ends_with("is cut; `contraflow list` shows all recordings"), "{cut}");
+        let error = image::Error::NotCore { file_type: 2 };
+        let said = "not a core file (type 4); give a core file";
+        assert!(with_remedy(&error).ends_with(said));
+        let kind = ErrorKind::Core(error);
+        let of_import = recording::Error { path: PathBuf::from("x"), kind };
+        assert!(with_remedy(&of_import).ends_with(said));
         let error = std::io::Error::other("full");
         assert_eq!(with_remedy(&error), "full");
     }

@@ -7,13 +7,13 @@ use crate::common::Addr;
 #[non_exhaustive]
 pub enum Error {
     /// The bytes do not start with the ELF magic number.
-    #[error("not an ELF file: it begins with {start:02x?}; give a program, library or core file")]
+    #[error("not an ELF file: it begins with {start:02x?}")]
     NotElf {
         /// The first four bytes, or fewer.
         start: Vec<u8>,
     },
     /// The bytes start as an ELF file, but a header or a table is damaged or truncated.
-    #[error("damaged ELF file: {reason}; fetch it again or record anew")]
+    #[error("damaged ELF file: {reason}")]
     DamagedElf {
         /// The damage.
         reason: &'static str,
@@ -28,7 +28,7 @@ pub enum Error {
         addr: Addr,
     },
     /// An intact ELF file, but not a core.
-    #[error("an ELF file of type {file_type}, not a core file (type 4); give a core file")]
+    #[error("an ELF file of type {file_type}, not a core file (type 4)")]
     NotCore {
         /// `e_type` of the ELF header.
         file_type: u16,
@@ -44,7 +44,7 @@ pub enum Error {
         class: u8,
     },
     /// A note of the core is too short for its type.
-    #[error("note of type {kind:#x} at offset {offset:#x} of the core is damaged; record anew")]
+    #[error("note of type {kind:#x} at offset {offset:#x} of the core is damaged")]
     DamagedNote {
         /// `n_type` of the note.
         kind: u32,
@@ -60,6 +60,6 @@ pub enum Error {
         addr: Addr,
     },
     /// Writing the core failed.
-    #[error("cannot write the core: {0}; free some space or choose another place")]
+    #[error("cannot write the core: {0}")]
     Write(#[from] std::io::Error),
 }

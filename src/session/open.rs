@@ -28,6 +28,7 @@ pub enum OpenError {
         /// The path of the core file.
         path: PathBuf,
         /// The fault.
+        #[source]
         error: image::Error,
     },
 }

@@ -426,6 +426,7 @@ fn bundles_that_mean_harm_are_refused() {
     bundle.refused("its build id is not that of the module that ran");
     bundle.describe("modules/p", "../secret");
     bundle.refused("secret: not an ELF file");
+    bundle.refused("; give a program, library or core file");
     bundle.describe("", "");
     fifo(&bundle.replaced("modules/p"));
     bundle.refused("modules/p: a FIFO, not a file");
@@ -455,6 +456,6 @@ fn raw_traces_that_are_none_are_refused() {
     let trace = trace.to_str().unwrap();
     let core = ["--pt", trace, cpu, "--core", "/bin/true"];
     refused(&scene, Path::new("/"), &core, "not a core file");
-    refused(&scene, Path::new("/"), &["--pt", trace, cpu, "--elf", trace], "not an ELF file");
+    refused(&scene, Path::new("/"), &["--pt", trace, cpu, "--elf", trace], "; give a program");
     refused(&scene, Path::new("/"), &["/no/such/bundle"], "/no/such/bundle: No such file");
 }
