@@ -185,6 +185,8 @@ impl GdbFiles {
             // The default is 2 s, after which gdb takes a late reply for the answer to its next
             // packet.
             "set remotetimeout 60".into(),
+            // Otherwise gdb inserts and removes all breakpoints at each step.
+            "set breakpoint always-inserted on".into(),
             command(&["source".as_ref(), self.sysroot_script.as_os_str()]),
             protect,
             command(&["set sysroot".as_ref(), self.sysroot.dir().as_os_str()]),

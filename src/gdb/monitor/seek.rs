@@ -140,6 +140,7 @@ pub(super) fn parse_target<R: Run>(session: &Session<R>, to: &str) -> Result<u64
     Ok(target)
 }
 
+/// Returns the message about a text that names no position.
 fn not_a_place(to: &str) -> String {
     format!("not a position, a time or a mark: {to}; try: monitor help\n")
 }
