@@ -42,12 +42,14 @@ pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure>
 /// the replay was interrupted.
 fn words(verdict: &Verdict) -> String {
     let Verdict { entries, ticks, bytes, threads, is_whole, differences, .. } = verdict;
+    let compared = match verdict.keyframes {
+        1 => "1 keyframe".to_owned(),
+        compared => format!("{compared} keyframes"),
+    };
     let keyframes = match (verdict.keyframes, verdict.unusable) {
         (0, 0) => String::new(),
-        (compared, 0) => format!(" and {compared} keyframes"),
-        (compared, unusable) => {
-            format!(" and {compared} keyframes, without {unusable} that cannot be loaded")
-        }
+        (_, 0) => format!(" and {compared}"),
+        (_, unusable) => format!(" and {compared}, without {unusable} that cannot be loaded"),
     };
     let run = format!("{entries} entries and {ticks} ticks{keyframes}");
     match (is_whole, differences.is_empty()) {
@@ -75,7 +77,7 @@ mod tests {
         let said = words(&verdict);
         assert_eq!(
             said,
-            "9 entries and 20 ticks and 1 keyframes are as recorded, but not the state"
+            "9 entries and 20 ticks and 1 keyframe are as recorded, but not the state"
         );
     }
 }

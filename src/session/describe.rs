@@ -46,6 +46,8 @@ pub enum Ending {
     Signal(i32),
     /// The program is still running.
     Running,
+    /// The recorder detached from the program, which went on.
+    Detached,
     /// The ending is unknown, for example because the recorder was killed.
     #[default]
     Unknown,
@@ -53,12 +55,14 @@ pub enum Ending {
 
 impl Ending {
     /// Returns the ending in a recording's manifest; [`Self::Unknown`] for a recording without an
-    /// end, even if its program still runs, and for one that was detached.
+    /// end, even if its program still runs, and for an imported one.
     pub(super) fn of(reader: &Reader) -> Self {
-        match reader.manifest().end.as_ref().and_then(|end| end.exit) {
-            Some(Exit::Code(status)) => Self::Exited(status),
-            Some(Exit::Signal(number)) => Self::Signal(number),
-            None => Self::Unknown,
+        let manifest = reader.manifest();
+        match manifest.end.as_ref().map(|end| end.exit) {
+            Some(Some(Exit::Code(status))) => Self::Exited(status),
+            Some(Some(Exit::Signal(number))) => Self::Signal(number),
+            Some(None) if manifest.capture.import.is_none() => Self::Detached,
+            Some(None) | None => Self::Unknown,
         }
     }
 }
@@ -72,6 +76,7 @@ impl fmt::Display for Ending {
                 None => write!(f, "killed by signal {number}"),
             },
             Self::Running => f.write_str("still running"),
+            Self::Detached => f.write_str("detached"),
             Self::Unknown => f.write_str("end not recorded"),
         }
     }

@@ -142,6 +142,12 @@ fn a_process_is_recorded_for_a_while_and_goes_on() {
         assert!(instructions(&scene) > 10_000);
         assert_replays(&scene, kind, exact::PART);
         assert!(kind == "--exact" || scene.path("recording/core").exists());
+        if have("gdb") {
+            let mut replay = contraflow();
+            replay.arg("replay").arg(scene.path("recording")).args(["--", "-nx", "-batch"]);
+            let said = run_gdb(replay, "cf-when");
+            assert!(answer(&said, "cf-when", 0).ends_with("the end: detached"), "{kind}: {said}");
+        }
         subject.signal("CONT");
     }
     assert_eq!(subject.end(), Some(7));

@@ -73,6 +73,14 @@ fn threads_in_the_midst_of_x87_are_as_recorded() {
     assert!(answer(&said, "p $fctrl", 0).ends_with("= 895"), "{said}");
 }
 
+/// The words of `check` for all keyframes of a recording.
+fn counted(dir: &Path) -> String {
+    match keyframes(dir).len() {
+        1 => "and 1 keyframe;".to_owned(),
+        count => format!("and {count} keyframes;"),
+    }
+}
+
 #[test]
 fn a_replay_from_a_keyframe_shows_what_one_from_the_beginning_shows() {
     if !have("gcc") || !have("gdb") {
@@ -82,8 +90,7 @@ fn a_replay_from_a_keyframe_shows_what_one_from_the_beginning_shows() {
     let dir = recorded(&scene);
     let verdict = check(&dir);
     assert!(verdict.starts_with(WHOLE), "{verdict}");
-    let count = format!("and {} keyframes;", keyframes(&dir).len());
-    assert!(verdict.contains(&count), "{verdict}");
+    assert!(verdict.contains(&counted(&dir)), "{verdict}");
     let with = shown(&dir);
     fs::remove_dir_all(dir.join("keyframes")).unwrap();
     let without = shown(&dir);
@@ -140,8 +147,7 @@ fn the_end_of_a_run_is_a_keyframe() {
         let (dir, _) = record_with(&scene, &[], &[program.to_str().unwrap(), kind]);
         let verdict = check(&dir);
         assert!(verdict.starts_with(WHOLE), "{kind}: {verdict}");
-        let count = format!("and {} keyframes;", keyframes(&dir).len());
-        assert!(verdict.contains(&count), "{kind}: {verdict}");
+        assert!(verdict.contains(&counted(&dir)), "{kind}: {verdict}");
         assert!(has_one_at_end(&dir), "{kind}: {:?}", keyframes(&dir));
         fs::remove_dir_all(&dir).unwrap();
     }
