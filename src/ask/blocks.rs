@@ -23,7 +23,7 @@ pub(super) struct BlockFacts {
     pub(super) last_function: Option<Addr>,
     /// The address after the last instruction.
     pub(super) end: Addr,
-    /// True if the last instruction ticks ([`is_tick`]).
+    /// True if the last instruction is a tick ([`is_tick`]): a branch that exact recordings count.
     pub(super) ticks: bool,
 }
 
@@ -117,7 +117,7 @@ impl<'f> Blocks<'f> {
     }
 }
 
-/// Returns true if a block's last instruction ticked.
+/// Returns true if a block's last instruction is a tick, whether its branch was taken or not.
 pub(super) fn ends_in_tick(span: &Span, code: &BlockCode<'_>) -> bool {
     match span.exit {
         Exit::Taken | Exit::NotTaken | Exit::JmpIndirect | Exit::Ret => true,

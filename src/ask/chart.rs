@@ -1,6 +1,11 @@
 //! The calls of all threads over a part of the history, for a drawing: the calls that are open at
 //! each of a number of columns. So the cost depends on the width of the drawing, not on the length
 //! of the run.
+//!
+//! Each thread is drawn on its own. Its call stack is sampled at the middle of each column, from
+//! left to right. A *slice* is a call, or the part of one in one function: the first sample that
+//! has it opens it, and the first that does not closes it. So calls between two samples are not
+//! seen.
 
 use super::functions::Functions;
 use super::opened::Asked;

@@ -3,6 +3,11 @@
 //! A walk of each thread's path sends the executions. For a path recording, these are the hits. For
 //! an exact recording, a replay stops at the same code and evaluates the expressions; the path adds
 //! the position inside the moment, the depth and the caller.
+//!
+//! The replay calls `accepts` at each of these stops, and goes on at full speed if that returns
+//! false: most hits are evaluated and passed on there. It stops fully where that returns true: for
+//! a register that is not known at full speed (it then calls `accepts` again), at an instruction
+//! that is not in the path, and at the end of the search.
 
 use super::error::Error;
 use super::machine::StoppedThread;
@@ -237,8 +242,8 @@ impl HitSearch<'_, '_> {
             // An instruction that is not executed, as it faults, is not in the path.
             let Some((position, executed)) = search.execution_at(moment, addr) else { return true };
             let hit = self.hit(&state, position, Some(executed), question, &functions);
-            // The values needed more than a glance knows: the replay stops fully and calls this
-            // again, so the hit is dropped and `events` stay.
+            // The values needed registers that are not known at full speed: the replay stops fully
+            // and calls this again, so the hit is dropped and `events` stay.
             if replay.needs_stop() {
                 return true;
             }

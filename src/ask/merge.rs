@@ -1,5 +1,9 @@
 //! Events of the threads of a recording, in the order of the run: a separate thread walks each
 //! path, and the results are merged as they come.
+//!
+//! The next event is the one with the lowest position, once no other walk can send an earlier one.
+//! So each chunk that a walk sends has a lower bound of the positions of its later events, and a
+//! walk without events sends an empty chunk now and then.
 
 use crate::common::Tid;
 use std::collections::VecDeque;

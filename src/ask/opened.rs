@@ -1,5 +1,7 @@
-//! A recording that is open for questions. Positions are numbers: in a path, of instructions in the
-//! order of all threads; in an exact recording, a moment and the instructions since it began
+//! A recording that is open for questions. Positions are numbers. In a path, they number the
+//! instructions in the order of all threads. In an exact recording, the *moment* of a position is
+//! the number of log entries and ticks (counted branches) before it, so each of these begins
+//! another moment; the position is its moment and the number of instructions since that began
 //! ([`Position::exact`]).
 
 use super::clock::TimedPlaces;
@@ -113,8 +115,9 @@ impl Asked {
 
     /// Calls `walk` for each thread of the run, for several at the same time in threads that it
     /// starts, and passes the results to `consume` in the order of the threads. Returns false if
-    /// `interrupted` returned true after some of them: then results may be missing. Passes a panic
-    /// of `walk` on.
+    /// `interrupted` returned true: then results may be missing. Asks it only after each group of
+    /// threads that were walked at the same time, also after the last one. Passes a panic of `walk`
+    /// on.
     pub(super) fn for_each_thread<T: Send>(
         &self,
         walk: impl Fn(Tid) -> T + Sync,
@@ -149,10 +152,10 @@ impl Asked {
         Functions::new(&self.symbols)
     }
 
-    /// Returns the addresses that `code` names, ascending: those at which a line begins
-    /// (`FILE:LINE`), those after the prologues of the functions with a name, or an address
-    /// (`0x401136`, or `*0x401136`), which is not checked. Fails with [`Error::NoCode`] if there
-    /// are none.
+    /// Returns the addresses that `code` names, ascending. For `FILE:LINE`, those at which the line
+    /// begins; for the name of functions, those after the prologue of each; for `0x401136` or
+    /// `*0x401136`, this address, whether there is code or not. Fails with [`Error::NoCode`] if
+    /// there are none.
     pub fn addresses_of_code(&self, code: &str) -> Result<Vec<Addr>, Error> {
         let text = code.strip_prefix('*').unwrap_or(code);
         if let Some(digits) = text.strip_prefix("0x") {

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// A writer of a file of speedscope. The list of frames comes last, when all are known.
+/// A writer of a file of speedscope. The list of frames comes last, when all are known. System
+/// calls and gaps are left out.
 pub(super) struct Speedscope<'a> {
     out: &'a mut dyn Write,
     /// The names of functions, by their numbers.

@@ -4,7 +4,16 @@
 //! counts the depth of the calls that the path shows; a tail call begins another activation at the
 //! same depth. An activation is open as long as the depth is not lower than its own, and the path
 //! does not continue in the midst of a function outside it, as after longjmp(3) and exceptions. An
-//! *arrival* is a point where [`CallTrace`] sees an entry into a function.
+//! *arrival* is a point where [`CallTrace`] sees an entry into a function. Beyond [`OPEN_LIMIT`],
+//! activations begin without becoming open.
+//!
+//! For each item of the path, [`Tracker::process`] first shows it to [`CallTrace`], which sets the
+//! depth and may return an arrival. Then, in this order:
+//! 1. If the path continues in the midst of an open function outside, the activations inside end
+//!    (`end_calls_inside`). Such an arrival begins nothing.
+//! 2. The activations that are deeper than the depth end (`end_returned`).
+//! 3. One begins if there is an arrival, or if a jump led to the start of another function: a tail
+//!    call.
 
 use super::walk::PathItem;
 use crate::common::Addr;
@@ -18,7 +27,7 @@ const OPEN_LIMIT: usize = 1 << 22;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenActivation<T> {
     /// The value of [`CallTrace::depth`] in the activation: at a lower one it has ended.
-    depth: usize,
+    trace_depth: usize,
     /// True if the function is a signal handler.
     is_signal: bool,
     /// The address of the activation's first instruction in the path.
@@ -36,7 +45,7 @@ pub(super) struct NewActivation {
     pub(super) ip: Addr,
     /// The number of this instruction, counted per thread.
     pub(super) index: u64,
-    /// The number of open activations around the new one, without those that were skipped.
+    /// The number of open activations around the new one: [`OPEN_LIMIT`] at most.
     pub(super) depth: usize,
     pub(super) entry: EntryKind,
     /// The address of the call, jump or interrupted instruction that led to it; `None` if it is
@@ -61,7 +70,7 @@ pub(super) enum EntryKind {
 #[derive(Debug)]
 pub(super) struct Tracker<T> {
     trace: CallTrace,
-    /// The open activations, outermost first, without those that were skipped.
+    /// The open activations, outermost first: at most [`OPEN_LIMIT`].
     open: Vec<OpenActivation<T>>,
     /// The end of the last block, or the instruction that was interrupted since.
     last_end: BlockEnd,
@@ -94,8 +103,7 @@ impl<T> Default for Tracker<T> {
 }
 
 impl<T> Tracker<T> {
-    /// Returns the number of open activations around the innermost one, without those that were
-    /// skipped; 0 also if none is open.
+    /// Returns the number of open activations around the innermost one; 0 also if none is open.
     pub(super) fn depth(&self) -> usize {
         self.open.len().saturating_sub(1)
     }
@@ -107,9 +115,9 @@ impl<T> Tracker<T> {
 
     /// Processes the next item of the path. Calls `changed` with each change that happened before
     /// the item: first the ends, innermost first, then a beginning. For [`Change::Began`],
-    /// `changed` returns the data to keep, or `None` to skip the activation: its end is not
-    /// reported, nor that of one beyond the maximum number. For [`Change::Ended`], the result is
-    /// ignored. To be called for all items of the path, in order.
+    /// `changed` returns the data to keep. The end of an activation beyond [`OPEN_LIMIT`] is not
+    /// reported, nor that of one for which it returns `None`: these never become open. For
+    /// [`Change::Ended`], the result is ignored. To be called for all items of the path, in order.
     #[inline]
     pub(super) fn process(
         &mut self,
@@ -121,12 +129,14 @@ impl<T> Tracker<T> {
             return self.process_event(arrival, item, changed);
         };
         let is_tail_call = self.last_end.is_tail_call(span.ip, block.function);
-        let is_left = self.last_end.leaves_calls(span.ip, block.function, arrival)
-            && self.leave_calls_to(block.function, changed);
+        let is_left = self.last_end.jumps_into(span.ip, block.function, arrival)
+            && self.end_calls_inside(block.function, changed);
         let arrival = arrival.filter(|_| !is_left);
         let depth = self.trace.depth();
         // Most blocks change nothing.
-        if arrival.is_some() || is_tail_call || self.open.last().is_some_and(|of| of.depth > depth)
+        if arrival.is_some()
+            || is_tail_call
+            || self.open.last().is_some_and(|of| of.trace_depth > depth)
         {
             self.end_and_begin(arrival, is_tail_call, (span.ip, *index, block.function), changed);
         }
@@ -157,7 +167,7 @@ impl<T> Tracker<T> {
     /// Ends the activations inside the innermost one of `function`, in whose midst the path
     /// continues. Returns false if none is open.
     #[inline(never)]
-    fn leave_calls_to(
+    fn end_calls_inside(
         &mut self,
         function: Option<Addr>,
         changed: &mut dyn FnMut(Change<T>) -> Option<T>,
@@ -165,7 +175,7 @@ impl<T> Tracker<T> {
         let Some(place) = self.open.iter().rposition(|open| open.function == function) else {
             return false;
         };
-        self.trace.leave_calls(self.open[place].depth);
+        self.trace.leave_calls(self.open[place].trace_depth);
         while self.open.len() > place + 1
             && let Some(open) = self.open.pop()
         {
@@ -202,9 +212,9 @@ impl<T> Tracker<T> {
         changed: &mut dyn FnMut(Change<T>) -> Option<T>,
     ) {
         let depth = self.trace.depth();
-        while let Some(open) = self.open.pop_if(|open| open.depth > depth) {
+        while let Some(open) = self.open.pop_if(|open| open.trace_depth > depth) {
             // Activations inside the one that returned were left by longjmp(3) or an exception.
-            let returned = goes_on && open.depth == depth + 1;
+            let returned = goes_on && open.trace_depth == depth + 1;
             changed(Change::Ended(open, returned.then_some(index)));
         }
     }
@@ -225,11 +235,11 @@ impl<T> Tracker<T> {
         if entry == EntryKind::Start {
             let depth = self.trace.depth();
             // Activations of the same depth are lost.
-            while let Some(open) = self.open.pop_if(|open| open.depth >= depth) {
+            while let Some(open) = self.open.pop_if(|open| open.trace_depth >= depth) {
                 // A handler returns to the code that calls sigreturn(2).
                 let returned = arrival.kind == ArrivalKind::Return
                     && open.is_signal
-                    && open.depth == depth
+                    && open.trace_depth == depth
                     && self.last_end.exit == Some(Exit::Ret);
                 changed(Change::Ended(open, returned.then_some(arrival.index)));
             }
@@ -238,7 +248,7 @@ impl<T> Tracker<T> {
     }
 
     /// Begins an activation of `function` at the thread's instruction `index`, which is at `ip`.
-    /// Keeps it open unless `changed` skips it, or too many are open.
+    /// Keeps it open unless `changed` returns no data for it, or [`OPEN_LIMIT`] are open.
     fn begin(
         &mut self,
         entry: EntryKind,
@@ -251,8 +261,8 @@ impl<T> Tracker<T> {
             && self.open.len() < OPEN_LIMIT
         {
             let is_signal = entry == EntryKind::Signal;
-            let depth = self.trace.depth();
-            self.open.push(OpenActivation { depth, is_signal, ip, function, data });
+            let trace_depth = self.trace.depth();
+            self.open.push(OpenActivation { trace_depth, is_signal, ip, function, data });
         }
     }
 
@@ -267,7 +277,7 @@ impl<T> Tracker<T> {
 impl BlockEnd {
     /// Returns true if an indirect jump, or a return to no known call, at the end of this block led
     /// to `ip`, which is in the midst of `function`, another one than that of the block.
-    fn leaves_calls(&self, ip: Addr, function: Option<Addr>, arrival: Option<Arrival>) -> bool {
+    fn jumps_into(&self, ip: Addr, function: Option<Addr>, arrival: Option<Arrival>) -> bool {
         let is_return = arrival.is_some_and(|arrival| arrival.kind == ArrivalKind::Return);
         let is_jump = arrival.is_none() && self.exit == Some(Exit::JmpIndirect);
         (is_return || is_jump)

@@ -55,7 +55,8 @@ impl Prepared {
 }
 
 /// Steps a thread that is stopped in an execve(2) out of it, and waits until it is stopped at the
-/// new program's first instruction. Returns an error if the thread ends.
+/// new program's first instruction. Returns an error if the thread ends; any other stop counts as
+/// that of the step.
 pub(super) fn finish_execve(tracee: Tracee) -> Result<(), Error> {
     tracee.step(0)?;
     match wait_for(tracee.0)? {

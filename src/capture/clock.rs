@@ -28,7 +28,8 @@ impl Clock {
         self.instant.elapsed()
     }
 
-    /// Reads both clocks again, and returns the TSC's start and mean rate since the start.
+    /// Reads both clocks again, and returns the TSC's start and mean rate since the start. The rate
+    /// is not exact in the first milliseconds.
     #[expect(clippy::cast_precision_loss, reason = "a rate, good to far fewer digits")]
     pub(super) fn so_far(&self) -> TscClock {
         let ticks = now().0.saturating_sub(self.tsc.0) as f64;

@@ -77,7 +77,8 @@ pub(super) fn exit_of(stop: Stop) -> Option<Exit> {
 }
 
 /// Returns true if one of the threads `tids` of a process executes a program: it waits in the
-/// kernel until all others are gone, so they must not be kept at their exit stops.
+/// kernel until all others are gone, so they must not be kept at their exit stops. Blocks while one
+/// of them runs, for up to a second each.
 pub(super) fn any_is_in_execve(pid: Pid, mut tids: impl Iterator<Item = Tid>) -> bool {
     tids.any(|tid| matches!(current_call(pid, tid), Some(EXECVE | EXECVEAT)))
 }

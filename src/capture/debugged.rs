@@ -1,15 +1,20 @@
 //! The logic of programs under a debugger that all backends share: which thread's event (a
 //! [`Report`]) is reported, and when. Each backend runs and stops the threads itself.
 //!
-//! At each request ([`Go`]) a backend first reports an event that is left from before: the end of
-//! the program ([`Debugged::take_end`]), one to report on resuming, an unreported one of the
-//! requested thread, or one of another thread. Without one, it resumes threads until
-//! [`Debugged::take_report`] returns an event, stops all threads, and returns
-//! [`Debugged::report_after_halt`]. Other threads may have events by then: these stay unreported
-//! until the next request.
+//! Between two requests of the debugger ([`Go`]), all threads are stopped. For a request, a backend
+//! does the following, in this order:
 //!
-//! An *exit stop* is the last stop of a thread, before it is gone. If its process ends, it is kept
-//! there until all threads are, and the debugger has seen them.
+//! 1. If the program is gone, or all its threads are at their exit stops, it reports the end
+//!    ([`Debugged::take_end`]). An *exit stop* is the last stop of a thread, before it is gone; if
+//!    its process ends, it is kept there until all threads are, and the debugger has seen them.
+//! 2. It reports an event that is left from before, and resumes nothing: one that the requested
+//!    thread is to report on resuming ([`Debugged::take_report_on_resume`]), an unreported one of
+//!    that thread ([`Debugged::take_unreported`]), or, unless that thread is to run alone, one of
+//!    another thread ([`Debugged::take_report_of_others`]).
+//! 3. It resumes threads, and handles their stops, until [`Debugged::take_report`] returns an
+//!    event.
+//! 4. It stops all threads. Some may have other events by then: these stay *unreported* until a
+//!    later request. It returns [`Debugged::report_after_halt`].
 
 use super::Error;
 use super::contract::{Go, Report};
@@ -40,8 +45,8 @@ pub(super) struct Pending {
 
 impl Pending {
     /// Returns true if the thread stops for `signal`: unless it is in the mask `passed` (signal 1
-    /// in bit 0), or is the one that was sent for the debugger. That one is forgotten then: another
-    /// call may return true for it.
+    /// in bit 0), or is the one that was sent for the debugger. That one is forgotten then, so call
+    /// this once for each stop: a second call may return true.
     pub(super) fn stops_for_signal(&mut self, signal: Signo, passed: u64) -> bool {
         if self.sent_signal == signal {
             self.sent_signal = 0;
@@ -59,9 +64,10 @@ impl Pending {
         }
     }
 
-    /// Takes and returns the debugger's siginfo for `signal`, if that signal was sent for the
-    /// debugger; `None` otherwise.
-    pub(super) fn take_next_siginfo(&mut self, signal: Signo) -> Option<SiginfoBytes> {
+    /// Takes and returns the siginfo that the debugger wrote, if it is for `signal` and that signal
+    /// was sent for the debugger; otherwise returns `None`, and the siginfo stays. Call this before
+    /// [`Self::stops_for_signal`], which forgets that the signal was sent.
+    pub(super) fn take_written_siginfo(&mut self, signal: Signo) -> Option<SiginfoBytes> {
         let is_sent = self.sent_signal == signal;
         self.next_siginfo.take_if(|info| is_sent && siginfo::signal_of(info) == signal)
     }

@@ -169,7 +169,8 @@ fn is_named(path: &str, name: &str) -> bool {
     path == name || Path::new(path).file_name().is_some_and(|file| file == name)
 }
 
-/// Returns the ranges of the functions of this name, without their inlined copies.
+/// Returns the ranges of the functions of this name, without their inlined copies. A function of
+/// unknown size has one byte.
 fn functions(symbols: &Symbols, name: &str) -> Vec<AddrRange> {
     let starts = symbols.addresses_of_function(name).into_iter();
     let around = starts.filter_map(|at| symbols.function_at(at).filter(|f| f.start == at));

@@ -103,8 +103,8 @@ pub(super) fn write_core(
     Ok(dumped_mappings)
 }
 
-/// Returns the facts of a process for its core file. Those that cannot be read are empty. The user
-/// and group are the recorder's.
+/// Returns the facts of a process for its core file, with its real user and group. Those that
+/// cannot be read are empty or 0.
 fn process_info(pid: Pid) -> ProcessInfo {
     let read = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let arguments: Vec<u8> = read("cmdline").into_iter().map(|b| b.max(b' ')).collect();

@@ -43,7 +43,8 @@ pub(super) fn harm_of(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// Returns true for a signal that an instruction raises, other than SIGTRAP.
+/// Returns true for a signal that an instruction can raise, other than SIGTRAP. The signal may
+/// still have been sent by a process.
 pub(super) fn is_fault(signal: Signo) -> bool {
     matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE)
 }

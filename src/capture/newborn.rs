@@ -1,6 +1,17 @@
-//! Newborn child processes of a program under a debugger. They are stopped at their birth, not
-//! recorded and without the recorder's memory, until the debugger follows or leaves them. A child
-//! runs *natively*: without the recorder's code cache.
+//! Newborns: child processes of a program under a debugger, from their birth until the debugger
+//! decides about them.
+//!
+//! 1. A backend stops parent and child at the birth (fork(2), vfork(2), clone(2)), and adds the
+//!    child to [`Newborns`]. It is not recorded. Memory that it does not share with its parent has
+//!    nothing of the recorder.
+//! 2. The event of the birth is reported to the debugger, at once or at a later request: from then
+//!    on the child is *reported*. One that never is goes on when its parent's recording ends.
+//! 3. The debugger leaves the child (it is detached from), kills it, or follows it.
+//! 4. A followed child is recorded from its birth on. One that shares its parent's memory cannot be
+//!    translated there: except by `step`, which translates nothing, it is run *natively*, without
+//!    the code cache ([`Newborn::run_natively`]), and recorded from its execve(2) on, if it makes
+//!    one. As a rule its parent waits in the kernel for that, or for the child's end (vfork(2)):
+//!    the child is *awaited*.
 
 use super::contract::{Go, Report};
 use super::{Error, final_state};
@@ -107,10 +118,12 @@ impl Newborn {
         }
     }
 
-    /// Resumes the child natively, without a recording, and blocks until there is an event: a child
-    /// that shares its parent's memory cannot be translated. Single-steps it if `go` is a step or
-    /// has addresses to stop at. Its signals are delivered without a stop. Detaches from its
-    /// children. Does not take the child out of [`Newborns`].
+    /// Resumes the child natively, without a recording, and blocks until there is an event for the
+    /// debugger. Does not take the child out of [`Newborns`], whatever the event.
+    ///
+    /// If `go` is a step or has addresses to stop at, single-steps the child: each SIGTRAP counts
+    /// as the end of a step then, even the program's own. A signal for which it stops is delivered
+    /// as it is next resumed, without a report. Detaches from its children.
     pub(super) fn run_natively(
         &self,
         go: &Go,
@@ -127,6 +140,7 @@ impl Newborn {
                 (signal, true) => tracee.step(signal)?,
                 (signal, false) => tracee.resume(signal)?,
             }
+            // Wait for one stop. Only a group stop is followed by another without being resumed.
             loop {
                 let (stop, was_interrupted) = self.wait_for_stop(interrupted)?;
                 match stop {
@@ -150,6 +164,7 @@ impl Newborn {
                             return Ok(NewbornEvent::Stopped(Report::Stepped));
                         }
                     }
+                    // It is delivered in the next round of the outer loop.
                     Stop::Signal(number) => signal = number,
                     Stop::Group(_) => {
                         tracee.listen()?;
@@ -164,7 +179,8 @@ impl Newborn {
     }
 
     /// Waits for the child's next stop. Interrupts the child if `interrupted` returns true. Returns
-    /// the stop, and true if the child was interrupted.
+    /// the stop, and true if the child was interrupted: the stop may still be another one, which
+    /// came first.
     fn wait_for_stop(&self, interrupted: &dyn Fn() -> bool) -> Result<(Stop, bool), tracee::Error> {
         let mut was_interrupted = false;
         for checks in 0_u32.. {
@@ -210,7 +226,8 @@ impl Newborns {
         self.0.values().filter(|newborn| newborn.is_reported)
     }
 
-    /// Marks a child as reported if `report` is the event of its birth.
+    /// Marks a child as reported if `report` is the event of its birth. Call this with each event
+    /// that the debugger gets.
     pub(super) fn mark_reported(&mut self, report: Report) {
         if let Report::Forked(child) | Report::Vforked(child) = report
             && let Some(newborn) = self.0.get_mut(&child)
@@ -229,8 +246,8 @@ impl Newborns {
         }
     }
 
-    /// Detaches from the newborn child `pid`, and forgets it. Returns false if there is none of
-    /// this number.
+    /// Detaches from the newborn child `pid`, which goes on natively, and forgets it. Returns false
+    /// if there is none of this number.
     pub(super) fn leave(&mut self, pid: Pid) -> bool {
         self.take(pid).map(Newborn::leave).is_some()
     }

@@ -1,6 +1,7 @@
 //! A periodic signal to the recorder's main loop, which interrupts its wait for stops. The loop
 //! then writes the data so far, so that a killed recorder loses little, or checks for an interrupt.
-//! The signal stops no thread of the program.
+//! The signal stops no thread of the program. One that comes just before the loop begins to wait
+//! interrupts nothing; the next one does.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,7 +21,7 @@ pub(super) struct PeriodicSignal {
 
 impl PeriodicSignal {
     /// Starts the timer, for the calling thread. `period` is less than a second. If the kernel
-    /// refuses a timer, there is no signal.
+    /// refuses a timer, there is no signal, and nothing is ever due.
     pub(super) fn start(period: Duration) -> Self {
         let handler: extern "C" fn(libc::c_int) = note_due;
         // SAFETY: all bit patterns of these plain structures are valid; the handler only writes an

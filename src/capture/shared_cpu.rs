@@ -89,7 +89,8 @@ impl HelperPlacement {
     }
 
     /// Moves the calling thread to the shared CPU or to the others, by their idle times since the
-    /// last choice. Does nothing if that was less than [`CHOICE_PERIOD`] ago.
+    /// last choice. Does nothing if that was less than [`CHOICE_PERIOD`] ago. Chooses the others at
+    /// first, and if the times are unknown.
     pub(in crate::capture) fn choose_cpu(&mut self) {
         let now = CpuTimes::now();
         let to = match (self.last, now) {

@@ -10,8 +10,12 @@
 //!   runs on untraced.
 //! - [`SnapshotSignal`]: SIGUSR2 requests a snapshot.
 //!
-//! A handler can only reach static variables, so each use has some. Those of the last three
-//! interrupt the wait of the tracing thread ([`TRACER`]), which then reads these variables.
+//! A handler can only reach static variables, so each use has some. The handlers of the last three
+//! set one, and interrupt the *tracing thread* ([`TRACER`]), which waits for stops of the program's
+//! threads. It then asks ([`Leaving::is_asked`], [`SnapshotSignal::take_request`]). The kernel may
+//! run a handler on any thread of this process, so a handler sends a signal to the tracing thread.
+//! One that comes just before the thread begins to wait interrupts nothing: so SIGALRM comes again
+//! each second (`interrupt_tracer`), and a requester sends SIGUSR2 again.
 
 use super::request::Request;
 use crate::common::Pid;
@@ -40,7 +44,9 @@ impl Forwarding {
     }
 
     /// Sets the handlers: SIGTERM and SIGHUP are passed on to the process `pid`, most other signals
-    /// are ignored, and those of job control are noted ([`stop_with_program`]).
+    /// are ignored, and those of job control are noted ([`stop_with_program`]). A signal that this
+    /// process handles already stays as it is, except for the usual ones that end a process or are
+    /// raised by faults.
     pub(super) fn to(pid: Pid) -> Self {
         PROGRAM.store(pid.0, Ordering::Relaxed);
         LAST_STOP_SIGNAL.store(0, Ordering::Relaxed);
@@ -170,7 +176,7 @@ impl Leaving {
     }
 
     /// Returns true if a signal has asked to leave the program, or the front has ended. Stays true
-    /// from then on.
+    /// from then on. A value of [`Self::when_orphaned`] does not ask for signals.
     pub fn is_asked(&self) -> bool {
         ORPHANED.load(Ordering::Relaxed)
             || !self.old.is_empty() && LEAVE_REQUESTED.load(Ordering::Relaxed)
@@ -251,8 +257,9 @@ extern "C" fn request_leave(_: libc::c_int, _: *const libc::siginfo_t, _: *mut l
     interrupt_tracer();
 }
 
-/// Sends SIGALRM to the tracing thread, and again a second later: another thread may have got the
-/// signal, or the tracer may have been about to wait.
+/// Sends SIGALRM to the tracing thread, unless that runs the handler itself, and to this process a
+/// second later: the tracing thread may have been about to wait. The handler of that SIGALRM calls
+/// this again, so the signal repeats until [`Leaving`] is dropped.
 fn interrupt_tracer() {
     let tracer = TRACER.load(Ordering::Relaxed);
     // SAFETY: getpid(2), gettid(2), tgkill(2) and alarm(2) touch no memory.
@@ -303,8 +310,8 @@ fn is_from_program(info: *const libc::siginfo_t) -> bool {
     sender == PROGRAM.load(Ordering::Relaxed)
 }
 
-/// Handles SIGTERM and SIGHUP: passes the signal on to the program, unless the program sent it to
-/// its whole process group.
+/// Handles SIGTERM and SIGHUP: passes the signal on to the program, unless the program itself sent
+/// it: to its whole process group, so that it got it as well.
 extern "C" fn forward(signal: libc::c_int, info: *const libc::siginfo_t, _: *mut libc::c_void) {
     let program = PROGRAM.load(Ordering::Relaxed);
     if program > 0 && !is_from_program(info) {

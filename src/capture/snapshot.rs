@@ -2,9 +2,15 @@
 //! (trace buffers that keep the end of the history only) to disk.
 //!
 //! A recorder locks the file `recorder` in its recording. The kernel names the holder of the lock,
-//! so the requester sends SIGUSR2 to the recorder and to no other process. The file contains two
-//! counts, which the requester polls: snapshots started, and snapshots on disk. It is empty if the
-//! recorder keeps everything, and takes no requests.
+//! so the requester knows the recorder's process. The file contains two counts: snapshots started,
+//! and snapshots on disk. It is empty if the recorder keeps everything, and takes no requests.
+//!
+//! 1. The requester reads the counts, and sends SIGUSR2 to the holder of the lock. It sends the
+//!    signal again if the first count stays the same for [`RESEND_PERIOD`].
+//! 2. The recorder adds 1 to the first count, writes its rings, and sets the second count to the
+//!    first. Requests that come in between may have one snapshot in common.
+//! 3. The requester polls until the second count is larger than the first was in step 1. It also
+//!    stops if the recorder ends: its recording is complete then, or cut.
 
 use super::Error;
 use crate::common::Pid;
@@ -77,7 +83,8 @@ impl SnapshotFile {
         let _ = self.file.write_all_at(counts.as_bytes(), 0);
     }
 
-    /// Removes the file.
+    /// Removes the file. Call this only once the recording is complete, or before it began: a
+    /// requester whose file is gone takes all as written.
     pub(super) fn remove(&mut self) {
         // If this fails, the file stays without a lock, and requesters ignore it.
         let _ = fs::remove_file(&self.path);
@@ -95,7 +102,8 @@ fn lock() -> libc::flock {
     }
 }
 
-/// Returns the process that has locked the file, if any; 0 for a process that this one cannot see.
+/// Returns the process that has locked the file; `None` if there is none, or if that is unknown.
+/// The number is 0 for a process that this one cannot see, such as one in another PID namespace.
 fn lock_holder(file: &File) -> Option<Pid> {
     let mut answer = lock();
     fcntl(file, FcntlArg::F_GETLK(&mut answer)).ok()?;

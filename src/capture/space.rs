@@ -44,7 +44,8 @@ impl MappingRecorder {
         self.files.image(mapping)
     }
 
-    /// Reads the mappings again, and records those that changed.
+    /// Reads the mappings again, and records the changes of code and of mapped files
+    /// ([`is_recorded`]), as events of the thread `tid`. Updates `space` for all mappings.
     pub(super) fn refresh(
         &mut self,
         space: &mut AddressSpace,

@@ -1,4 +1,12 @@
 //! Runs a program natively until it reaches the function where its recording is to start.
+//!
+//! 1. Until the function's file is mapped, threads stop at each system call, and the mappings are
+//!    searched after an mmap(2).
+//! 2. Then an INT3 replaces the function's first byte, and threads run without such stops. A child
+//!    does not get the INT3s: they are removed from its memory before it is detached from; if it
+//!    shares the program's, until the parent's call ends.
+//! 3. A thread that executes an INT3 of ours is moved back to its address. All other threads are
+//!    stopped, and the original bytes are restored.
 
 use super::Error;
 use super::error::gone_is_fine;
@@ -13,7 +21,7 @@ const INT3: u8 = 0xcc;
 
 /// Runs a launched program until a thread is about to execute `code`, and stops all its threads.
 /// Returns the threads, that one first; an error if the program ends before. Detaches from its
-/// children.
+/// children. `pid` is stopped in its execve(2), with one thread.
 pub(super) fn run_to_function(pid: Pid, code: &Code) -> Result<Vec<Tid>, Error> {
     let first = Tid(pid.0);
     let filter = Filter { only: vec![code.clone()], stop: Vec::new() };
@@ -89,16 +97,18 @@ impl Approach {
         int3s.into_iter().try_for_each(|(at, byte)| self.write_byte(Addr(at), byte))
     }
 
-    /// Resumes a thread. As long as the function is not mapped, the thread stops at system calls,
-    /// so that new mappings are noticed.
+    /// Resumes a thread with `signal` (0: none). As long as there are no INT3s, since the function
+    /// is not mapped or they are removed for a child, the thread stops at system calls. Ignores a
+    /// thread that is gone.
     fn resume(&self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let tracee = Tracee(tid);
         let waits = self.int3s.is_empty();
         gone_is_fine(if waits { tracee.resume_to_call(signal) } else { tracee.resume(signal) })
     }
 
-    /// Handles a stop of any thread, and resumes it. Returns true if the thread has reached the
-    /// function: it stays stopped then. Returns an error if the program has ended.
+    /// Handles a stop of any thread, and resumes it, unless it is in a group stop. A thread that is
+    /// seen for the first time is added. Returns true if the thread has reached the function: it
+    /// stays stopped then. Returns an error if the program has ended.
     fn handle(&mut self, tid: Tid, stop: Stop) -> Result<bool, Error> {
         match stop {
             Stop::Exited(_) | Stop::Killed { .. } => {
@@ -186,8 +196,8 @@ impl Approach {
         Ok(stopped)
     }
 
-    /// Waits until an interrupted thread stops, and handles its other stops. Returns false if the
-    /// thread has ended instead.
+    /// Waits until an interrupted thread stops, and handles its other stops. Returns true as well
+    /// if it reaches the function first. Returns false if the thread has ended instead.
     fn wait_until_stopped(&mut self, tid: Tid) -> Result<bool, Error> {
         loop {
             match wait_for(tid)? {

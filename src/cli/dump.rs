@@ -171,8 +171,9 @@ fn wanted_threads(reader: &Reader, named: Option<Tid>) -> Result<Vec<Tid>, Failu
     Ok(vec![tid])
 }
 
-/// Prints the histories of threads, one after the other and with labels if there are several, or
-/// the counts of all of them together.
+/// Prints the histories of threads, one after the other; with a label before each if there are
+/// several, but not as bare addresses. For [`DumpKind::Stats`], prints the counts of all of them
+/// together instead, with the packets of every CPU's trace, whatever threads are given.
 fn dump_threads(
     arguments: &Dump,
     kind: DumpKind,

@@ -161,8 +161,8 @@ where
     Ok(outcome)
 }
 
-/// Returns the backend that the user chose; else the stepping one for `--step-log`, or the fastest
-/// that this machine supports.
+/// Returns the backend that the user chose; else the stepping one for `--step-log`, perf if it can
+/// serve the request here, or soft, which is not checked.
 fn choose_backend(chosen: arguments::Backend, request: &Request) -> Backend {
     match chosen {
         // The log that --step-log writes is made by single steps.

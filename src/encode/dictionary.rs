@@ -1,9 +1,10 @@
-//! The meaning of records: the edges of all superblocks, by number, in two forms. Every edge has a
-//! compact form besides ([`CompactEdge`]), which fits half a cache line. An edge is *plain*, as
-//! nearly all that are executed are, if that describes it in full. An edge is *quiet* if it adds
-//! nothing to the trace. A decoder binds the next packet to the first arrival at its address, so a
-//! loop of quiet edges needs extra packets ([`super::encoder`]). The [`Treatment`] of an edge says
-//! whether it is plain, quiet or neither (*slow*).
+//! The meaning of records: the edges of all superblocks, by number, each in full ([`Edge`]) and in
+//! a compact form ([`CompactEdge`]), which fits half a cache line.
+//!
+//! The [`Treatment`] of an edge says how its records are encoded. An edge is *plain*, as nearly all
+//! that are executed are, if the compact form describes it in full. An edge is *quiet* if it adds
+//! nothing to the trace: a decoder binds the next packet to the first arrival at its address, so a
+//! loop of quiet edges needs extra packets ([`super::encoder`]). Any other edge is *slow*.
 
 use crate::translate::{Edge, EdgeKind, Jump, Step};
 

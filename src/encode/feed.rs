@@ -45,6 +45,7 @@ pub enum TraceItem {
     /// The thread was created at this time.
     CreationTime { tsc: u64 },
     /// The thread's known history begins here, at this time: earlier records are overwritten.
+    /// Ignored once a `TraceStop` has ended the trace.
     BeginHistory { tsc: u64 },
     /// The first steps of a path were executed, and an event interrupted it before the instruction
     /// at `ip`.

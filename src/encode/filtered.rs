@@ -127,8 +127,8 @@ impl Filtered {
         }
     }
 
-    /// Encodes records, as [`super::Trace::encode_records`] describes. Ignores all of them after a
-    /// `TraceStop`, also invalid ones.
+    /// Encodes records, as [`super::Trace::encode_records`] describes. Ignores all bytes of later
+    /// calls once a `TraceStop` has ended the trace; invalid records in the same call still fail.
     pub(super) fn encode_records(
         &mut self,
         dictionary: &Dictionary,

@@ -72,7 +72,8 @@ impl Trace {
     /// Encodes records. Returns the number of bytes of an incomplete record at the end, which the
     /// next call must be given again, or an error at an invalid record: the packets of records
     /// before it may be missing then, too. Keeps a last record whose target only the next one
-    /// shows: it is *owed*. Ignores all records once a `TraceStop` range has ended the trace.
+    /// shows: it is *owed*. Once a `TraceStop` range has ended the trace, later calls ignore all
+    /// bytes; the same call still fails at an invalid record.
     pub fn encode_records(
         &mut self,
         dictionary: &Dictionary,

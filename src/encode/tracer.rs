@@ -3,6 +3,10 @@
 //! the end of each thread's history, it keeps the items until the thread's end, or until a
 //! snapshot, instead. A *trace pointer* is the address in its buffer at which a thread writes its
 //! next record.
+//!
+//! A program may change its code. The edges that are translated afterwards hold since a known time
+//! only ([`Tracer::set_code_time`]). Edges are sent late, right before the next item, and get their
+//! time then (`Edge::since`); `code_times` keeps the times until that.
 
 use super::dictionary::{NewEdges, Paths};
 use super::feed::{Feed, Packets, TraceItem, TraceResult};
@@ -33,9 +37,9 @@ pub struct Tracer {
     ring: Option<Ring>,
     ranges: Ranges,
     sent: Sent,
-    /// Since when code is unchanged that the program changed, as pairs of an edge's number and a
-    /// time, in order: a pair holds for the edges from this number up to the next pair's. Cleared
-    /// once the encoder has the edges.
+    /// The times since which changed code is unchanged: pairs of an edge's number and a time, in
+    /// order. The time holds for the edges from that number up to the next pair's. Cleared when
+    /// the next edges are sent.
     code_times: Vec<(usize, u64)>,
 }
 
@@ -66,7 +70,8 @@ impl Tracer {
 
     /// Starts over after an execve(2): the process has a new program, with one thread, `tid`, and
     /// another shared memory and translator. Takes effect at once, also in a ring: send the items
-    /// that it keeps before ([`Self::send_kept`]), since they are about the old program.
+    /// that it keeps before ([`Self::send_kept`]), or they are encoded with the new program's edges
+    /// and memory.
     pub fn new_program(&mut self, tid: Tid, shared: Arc<Shared>) {
         self.shared = Arc::clone(&shared);
         self.feed.send(tid, TraceItem::NewProgram(shared));
@@ -214,8 +219,8 @@ impl Tracer {
         buffers.area.buffer(self.next_index(buffers))
     }
 
-    /// Returns the index of the buffer after the one in use; the same one if the thread's trace has
-    /// ended.
+    /// Returns the index of the buffer after the one in use; in a ring, the same one if the
+    /// thread's trace has ended.
     fn next_index(&self, buffers: &ThreadBuffers) -> usize {
         let has_stopped = self.ring.as_ref().is_some_and(|ring| ring.has_stopped(buffers.tid));
         if has_stopped { buffers.current } else { (buffers.current + 1) % BUFFERS }
@@ -299,6 +304,7 @@ impl Tracer {
         let edges = code.edges_from(self.sent.edges);
         if !edges.is_empty() {
             let mut edges = edges.to_vec();
+            // `code_times` ends up in the edges: the encoder knows no other times of code.
             for (changed, tsc) in edges_with_times(&self.code_times, self.sent.edges, edges.len()) {
                 for edge in edges.get_mut(changed).unwrap_or_default() {
                     edge.since = tsc;

@@ -250,9 +250,10 @@ impl TranslatedProcess {
         request.is_some_and(|request| request.is_indirect() && request.target >= PROGRAM_END)
     }
 
-    /// Returns the program's registers before an indirect branch that a thread in the cache has
-    /// just recorded, in `edge`, and the steps of the edge before the branch. Withdraws the
-    /// thread's request. `None` if the edge has no branch.
+    /// Returns the program's registers before the indirect branch that ends `edge`, and the steps
+    /// of the edge before it, and withdraws the thread's request. The thread must have just left
+    /// the branch, and wait in the cache with that request. Returns `None`, and withdraws nothing,
+    /// if the edge has no steps.
     pub fn state_before_branch(
         &self,
         thread: &TranslatedThread,

@@ -53,7 +53,7 @@ impl Foreign {
         &self.files
     }
 
-    /// Returns true if there is foreign memory.
+    /// Returns true if processes outside write a file that this process mapped, perhaps no longer.
     pub(super) fn has_files(&self) -> bool {
         !self.files.is_empty()
     }

@@ -1,5 +1,6 @@
-//! Steps over string instructions with a REP prefix: a copy of the instruction executes all
-//! repetitions at once. *In the program* means at the program's own code, outside of the cache.
+//! Steps over REP MOVS and REP STOS, the instructions that have copies in the cache: the copy
+//! executes all repetitions at once, and an INT3 after it stops the thread. *In the program* means
+//! at the program's own code, outside of the cache.
 
 use super::error::Error;
 use super::process::TranslatedProcess;
@@ -56,7 +57,7 @@ fn move_back_from_copy(
     let end = copy.start + copy.size_bytes;
     let is_done = stop == Stop::Signal(libc::SIGTRAP) && registers.rip == end + INT3_BYTES;
     let rip = if is_done { ip.0 + copy.size_bytes } else { ip.0 };
-    // A signal may come before the INT3: the instruction has nothing left to do then.
+    // A signal may come before the INT3. RCX is 0 then, with which the instruction does nothing.
     if is_done || [copy.start, end].contains(&registers.rip) {
         tracee.set_registers(&Registers { rip, ..registers })?;
     }

@@ -302,8 +302,8 @@ const fn announces_fup(packet: &Packet) -> bool {
     }
 }
 
-/// Returns true if the packet is about power, transactions, PEBS, events or the program's own
-/// values.
+/// Returns true if the packet is about the machine in a wide sense: about power, transactions,
+/// PEBS, events or the program's own values.
 const fn is_about_machine(packet: &Packet) -> bool {
     matches!(
         packet,
@@ -323,7 +323,8 @@ const fn is_about_machine(packet: &Packet) -> bool {
     )
 }
 
-/// Returns the event of a packet about the machine. `ip` is its address, if known.
+/// Returns the event of a packet that waited for an address, or could have: its own kind for
+/// MODE.TSX and PTW, an [`EventKind::Note`] for any other. `ip` is its address, if known.
 const fn event_of(packet: Packet, ip: Option<Addr>) -> EventKind {
     match packet {
         Packet::ModeTsx { in_tx, aborted } => EventKind::Tsx { ip, in_tx, aborted },

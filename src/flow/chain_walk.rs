@@ -1,5 +1,12 @@
 //! Builds a chain when it is first executed: walks through the code with the available TNT bits, as
 //! the decoder does block by block.
+//!
+//! The walk adds blocks, and uses a bit at each conditional branch and compressed return, or the
+//! TIP at an indirect branch or another return, which ends it. The chain is the walk up to the last
+//! branch that used one. Usually, a TIP comes right after the bits of the branches before its own.
+//! But it may be *deferred*: then bits of later branches come before it. If the first branch takes
+//! such a TIP, the chain is empty, with [`Tail::NeedsTip`]; the decoder looks it up again, with the
+//! TIP.
 
 use super::block::{Block, BlockCache, BlockExit, BlockId, End};
 use super::chain::{CHAIN_BITS, Call, ChainDraft, ChainKey, MAX_CALLS, Tail};
@@ -107,9 +114,9 @@ impl Code<'_> {
                 }
                 ChainStep::EndAfter(_) => (None, Addr(0)),
                 ChainStep::EndBefore => {
-                    let is_tip_deferred =
+                    let first_tip_is_deferred =
                         block.end.takes_tip() && !walk.unused_bits.is_empty() && !has_tip;
-                    if walk.kept.tail.is_none() && is_tip_deferred {
+                    if walk.kept.tail.is_none() && first_tip_is_deferred {
                         walk.kept.tail = Some(Tail::NeedsTip);
                     }
                     break;

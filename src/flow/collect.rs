@@ -126,8 +126,9 @@ impl<W: CallWatch> ChainSink for CodeCollector<'_, W> {
     }
 }
 
-/// Reports the calls in a chain, and the exit from it. `first_index` is the number of its first
-/// instruction. The caller has reported the arrival.
+/// Reports the calls in a chain that have not returned before its last branch, and the call or
+/// return at its end, if there is one. `first_index` is the number of its first instruction. The
+/// caller has reported the arrival.
 #[inline]
 fn report_chain<W: CallWatch>(chain: &Chain, first_index: u64, chains: &Chains, watch: &mut W) {
     if W::IS_IDLE {

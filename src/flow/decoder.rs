@@ -264,7 +264,7 @@ impl<'t> Decoder<'t> {
                     None
                 }
             };
-            // An item returned directly precedes those queued before it.
+            // An item that a step returns precedes those that the same step queued.
             if item.is_some() {
                 return item;
             }

@@ -251,7 +251,7 @@ impl<'a, R: Run> Client<'a, R> {
         // A client that has gone is noticed later.
         let say = |text: &str| drop(connection.borrow_mut().send(&console(text)));
         let answer = monitor::answer(&mut self.served.session, &command, &interrupted, &say);
-        self.pending_seek = answer.seek.or(self.pending_seek);
+        self.pending_seek = answer.repeat_at_resume.or(self.pending_seek);
         self.served.ends_with_client |= answer.exits;
         let mut packets = console(&answer.text);
         packets.extend(frame::encode(b"OK"));

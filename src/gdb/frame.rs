@@ -111,7 +111,9 @@ pub(super) fn encode(body: &[u8]) -> Vec<u8> {
 const COMPRESSED_FROM_BYTES: usize = 64;
 /// The offset of a run-length count's character, which is `~` at most.
 const COUNT_OFFSET: u8 = 29;
+/// The maximum number of copies after the first byte that one count can encode.
 const MOST_REPEATED: usize = (b'~' - COUNT_OFFSET) as usize;
+/// The minimum number of such copies for which a count is shorter.
 const LEAST_REPEATED: usize = 3;
 
 /// Returns framed packets with run-length encoding (gdb manual, "Overview" of the remote protocol),
@@ -148,10 +150,10 @@ fn run_length_body(body: &[u8]) -> Vec<u8> {
         let mut repeated = (same - 1).min(MOST_REPEATED);
         written.push(byte);
         if repeated >= LEAST_REPEATED {
-            while matches!(count(repeated), b'#' | b'$' | b'+' | b'-') {
+            while matches!(count_character(repeated), b'#' | b'$' | b'+' | b'-') {
                 repeated -= 1;
             }
-            written.extend_from_slice(&[b'*', count(repeated)]);
+            written.extend_from_slice(&[b'*', count_character(repeated)]);
         } else {
             repeated = 0;
         }
@@ -160,9 +162,9 @@ fn run_length_body(body: &[u8]) -> Vec<u8> {
     written
 }
 
-/// Returns the character that encodes how often a byte is repeated, at most [`MOST_REPEATED`]
-/// times.
-fn count(repeated: usize) -> u8 {
+/// Returns the character for `repeated` more copies of a byte, at most [`MOST_REPEATED`], which is
+/// not checked. It may be `#`, `$`, `+` or `-`, which must not be sent.
+fn count_character(repeated: usize) -> u8 {
     u8::try_from(repeated).unwrap_or(0).saturating_add(COUNT_OFFSET)
 }
 

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 pub struct Manifest {
     /// The writer's [`FORMAT_VERSION`].
     pub format: u32,
-    /// The version of the contraflow that wrote it.
+    /// The version of the contraflow that wrote it, such as `1.2.3`.
     pub written_by: String,
     /// The program's absolute path.
     pub program: String,
@@ -41,8 +41,8 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Returns the format version and the program version that this library writes in manifests:
-    /// the values of `format` and `written_by`.
+    /// Returns the format version and the program version, such as `1.2.3`, that this library
+    /// writes in manifests: the values of `format` and `written_by`.
     pub fn versions() -> (u32, String) {
         (FORMAT_VERSION, env!("CARGO_PKG_VERSION").to_owned())
     }

@@ -1,5 +1,5 @@
-//! The directory of recordings without a directory of their own, and the naming and lookup of
-//! recordings. A link named `latest` leads to the newest one.
+//! The store: the directory for recordings for which the user named no other. Names recordings and
+//! finds them. A link named `latest` leads to the newest one.
 
 use super::destination::is_unused;
 use super::error::{At, Error, ErrorKind};
@@ -138,8 +138,8 @@ impl Store {
     }
 
     /// Opens and returns all recordings of the store, oldest first; those that cannot be opened
-    /// with their errors. Leaves out links, hidden directories, and directories in which no
-    /// recording began. Empty if the store does not exist.
+    /// with their errors. Leaves out links, directories with names from `.contraflow-` on, and
+    /// directories in which no recording began. Empty if the store does not exist.
     pub fn list(&self) -> Result<Vec<StoredRecording>, Error> {
         let mut entries = Vec::new();
         let dir = self.dir()?;

@@ -3,6 +3,10 @@
 //!
 //! Events of the operating system are the *sideband*. The contents of a mapped file are an *image*,
 //! whose name is their hash, so equal contents are stored once.
+//!
+//! The order on disk lets a recording be opened whenever its recorder is killed: first the log, if
+//! it is exact, then the starting manifest, then all else. A chunk of a trace comes after the
+//! sideband before it. At the end come the checksums and the manifest.
 
 use super::backend::BackendName;
 use super::chunk::Appender;
@@ -120,7 +124,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends whole packets to a thread's trace, and starts it if there is none.
+    /// Appends whole packets to a thread's trace, and starts it if there is none. Not for an exact
+    /// recording.
     pub fn trace(&mut self, tid: Tid, packets: &[u8]) -> Result<(), Error> {
         self.append(TraceId::Thread(tid), packets)
     }

@@ -1,8 +1,9 @@
 //! Answers system calls, and instructions that read counters (RDTSC, RDTSCP), in the code cache,
-//! without a stop for each. Before a run, [`Replay::offer_answers`] writes the recorded effects of
-//! the next entries to memory of the cache, whose code applies one at each such instruction. After
-//! the run, [`Replay::pass_answered`] compares the registers and ticks that the cache noted there
-//! with the log, and moves the cursor past the answered entries.
+//! without a stop for each. These are *hooks*, instructions at which an entry of the log happens.
+//! Before a run, [`Replay::offer_answers`] writes the recorded effects of the next entries to
+//! memory of the cache, whose code applies one at each such instruction. After the run,
+//! [`Replay::pass_answered`] compares the registers and ticks that the cache noted there with the
+//! log, and moves the cursor past the answered entries.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -45,13 +46,13 @@ type KnownCounters = BTreeMap<u64, Option<Counter>>;
 impl Replay {
     /// Writes answers to the code cache for the next entries, as long as they are of the loaded
     /// thread `tid`, have only effects that the cache can repeat, no goal ends the run there, and
-    /// the entry after them is of the thread, too, at a hook, and before entry number `last`.
-    /// Returns them, perhaps none. In the run that follows, the thread stops at the instruction of
-    /// the entry after them, which is never answered. The cursor stays.
+    /// the entry after them is of the thread, too, at a hook, and has a number below
+    /// `before_entry`. Returns them, perhaps none. In the run that follows, the thread stops at the
+    /// instruction of the entry after them, which is never answered. The cursor stays.
     pub(super) fn offer_answers(
         &mut self,
         tid: Tid,
-        last: u64,
+        before_entry: u64,
         goals: &Goals<'_>,
         watching: &Watching,
     ) -> Result<OfferedAnswers, Error> {
@@ -60,7 +61,7 @@ impl Replay {
         let mut known = KnownCounters::new();
         let mut cursor = self.cursor.clone();
         let mut offered = OfferedAnswers { entries: Vec::new(), ticks: 0, cursors: Vec::new() };
-        while cursor.index() < last || offered.entries.is_empty() {
+        while cursor.index() < before_entry || offered.entries.is_empty() {
             let index = cursor.index();
             let Some(entry) = cursor.current()?.filter(|entry| entry.tid == tid) else { break };
             if !offered.entries.is_empty() && self.site_of(&entry) != Site::Hook {

@@ -1,6 +1,8 @@
 //! Checkpoints: copies of the replay's process, kept on the way, from which the replay can
-//! continue. A copy is a stopped child process. *Regular* checkpoints are spread over the whole
-//! run, *near* ones are close before the user's position.
+//! continue. A checkpoint is a stopped child process, made by fork(2). To go back to it, a copy of
+//! it takes the place of the process, which ends ([`Epoch::restore_checkpoint`]): the checkpoint
+//! stays. *Regular* checkpoints are spread over the whole run; every second is removed if they get
+//! too many, or memory is scarce. *Near* ones are close before the user's position.
 
 use super::contexts::Contexts;
 use super::epoch::Epoch;

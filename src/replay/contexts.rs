@@ -1,5 +1,7 @@
-//! The threads of the program, as contexts of the only thread of the replay's process. A thread is
-//! *loaded* while the process has its registers.
+//! The threads of the program, as *contexts* of the only thread of the replay's process: the
+//! registers of each. A thread is *loaded* while the process has its registers; those in its
+//! context may be outdated then, until [`Contexts::save`] or the load of another thread copies them
+//! there.
 
 use super::error::Error;
 use crate::common::{Addr, Tid};

@@ -1,9 +1,12 @@
 //! Diversions: a debugger changes registers and memory at a position, or calls a function there.
-//! That happens in the replay's process, after a checkpoint. The caller undoes it
-//! ([`Replay::end_diversion`]) before it moves the replay: a copy of the checkpoint replaces the
-//! process. In a diversion the code runs without the log, and its system calls are imitated or
-//! refused, so that nothing outside changes. *Lent* memory is the debugger's own ([`super::lent`]),
-//! and keeps its contents.
+//!
+//! 1. The first change begins the diversion ([`Replay::begin_diversion`]): it keeps a checkpoint
+//!    at the position, and maps the *lent* memory, which is the debugger's own ([`super::lent`]).
+//! 2. Threads run in the replay's process, but without the log ([`Replay::run_diverted`],
+//!    [`Replay::step_diverted`]). System calls are made there if they change nothing outside;
+//!    others are imitated or refused. The replay's position stays.
+//! 3. The caller ends the diversion ([`Replay::end_diversion`]) before it moves the replay: a copy
+//!    of the checkpoint replaces the process. Only lent memory keeps its contents.
 
 use super::error::Error;
 use super::goals::Goals;
@@ -74,7 +77,8 @@ pub enum DiversionEnd {
 
 impl Replay {
     /// Returns true if there is a diversion, in which a thread has another instruction or stack
-    /// pointer than when the diversion began.
+    /// pointer than when the diversion began. In a diversion also true for a thread that does not
+    /// exist. Other changed registers do not count.
     pub fn has_moved_in_diversion(&self, tid: Tid) -> bool {
         let here = self.registers_of(tid).ok().map(|registers| (registers.rip, registers.rsp));
         let diverted = self.diverted.as_ref();
@@ -101,7 +105,8 @@ impl Replay {
     }
 
     /// Ends the diversion, if there is one: the replay's process, position and memory are as before
-    /// it. Only memory that is lent to the debugger ([`Self::lend`]) keeps its contents.
+    /// it. Only memory that is lent to the debugger ([`Self::lend`]) keeps its contents. After an
+    /// error there is no diversion either, but the process may still have its state.
     pub fn end_diversion(&mut self) -> Result<(), Error> {
         let Some(diverted) = self.diverted.take() else { return Ok(()) };
         self.keep_lent();
@@ -163,7 +168,7 @@ impl Replay {
     }
 
     /// Runs the loaded thread up to a stop or another [`DiversionEnd`], in parts of
-    /// [`CHUNK_TICKS`].
+    /// [`CHUNK_TICKS`]. The caller has set the stops in the engine.
     fn run_to_stop(
         &mut self,
         goals: &Goals<'_>,
@@ -207,8 +212,9 @@ impl Replay {
         }
     }
 
-    /// Executes one instruction of a thread in a diversion, which must have begun. Answers it if it
-    /// is a system call.
+    /// Executes one instruction of a thread, which must exist, in a diversion, which must have
+    /// begun. Answers it if it is a system call. Returns [`DiversionEnd::Step`], a signal that it
+    /// raised, or [`DiversionEnd::Stuck`]. Ignores stops.
     pub fn step_diverted(
         &mut self,
         tid: Tid,
@@ -285,8 +291,8 @@ impl Replay {
 
     /// Makes a call that changes mappings, and returns its result, also that of a failure. Refuses
     /// (`ENOSYS`) to map a file or shared memory, to map or move to a fixed address, and to move,
-    /// advise on or make executable memory that is mapped from the core file
-    /// (`Epoch::is_mapped_from_core`). Fails for the replay's own memory.
+    /// advise on or make executable memory that is mapped from the core file of the final state, as
+    /// in a keyframe at the run's end ([`super::final_memory`]). Fails for the replay's own memory.
     fn change_mappings(&mut self, number: u64, args: [u64; 6]) -> Result<i64, Error> {
         let [start, size, protection, fourth, ..] = args;
         let range = AddrRange::sized(Addr(start), size);

@@ -2,8 +2,8 @@
 //! the next. It begins at the program's start, or at a *keyframe*, a copy of the program's state in
 //! the recording.
 //!
-//! The program's threads are contexts of the process's only thread. That of the one which executes
-//! is *loaded*: its registers are in the process.
+//! The program's threads take turns on the process's only thread, and are its *contexts*: their
+//! registers are kept aside, but for those of the *loaded* one, which are in the process.
 
 use super::checkpoints::Checkpoints;
 use super::contexts::Contexts;
@@ -86,13 +86,14 @@ impl Epoch {
     }
 
     /// Runs the loaded thread in translated code for a distance, or until a stop, a signal or an
-    /// instruction that the cache cannot execute ends the run. Blocks until then.
+    /// instruction that the cache cannot execute ends the run. Blocks until then. Leaves it to the
+    /// caller to add the ticks to the replay's position.
     pub(super) fn run(&mut self, distance: RunLimit) -> Result<RunOutcome, Error> {
         let _turn = self.one_cpu.begin_turn(self.thread.tid());
         Ok(self.engine.run_counted(&mut self.thread, distance)?.0)
     }
 
-    /// Executes one instruction of the loaded thread by a step of the CPU.
+    /// Executes one instruction of the loaded thread by a step of the CPU. The caller counts it.
     pub(super) fn step(&mut self) -> Result<Stepped, Error> {
         let _turn = self.one_cpu.begin_turn(self.thread.tid());
         Ok(self.engine.step_in_program(&mut self.thread)?)

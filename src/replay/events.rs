@@ -13,7 +13,8 @@ use crate::insn::Registers;
 use crate::recording::log::{CallEffects, Entry, LogEvent, PlaceInTick, after_call, check_of};
 use crate::tracee::call_numbers::ARCH_PRCTL;
 
-/// The operation of `arch_prctl(2)` that sets the GS base, which the recorder kept.
+/// The operation of `arch_prctl(2)` that sets the GS base. The log has no state for it: its effect
+/// follows from the registers.
 const ARCH_SET_GS: u64 = 0x1001;
 
 /// The condition on the thread of an entry before the entry happens. The thread must have executed
@@ -30,8 +31,8 @@ pub(super) enum Site {
 
 impl Replay {
     /// Returns where the thread of an entry must be before it happens. While the thread is in a
-    /// system call, where it executes nothing, most events may happen anywhere. Called for the next
-    /// entry, or one before which the thread is in the same call.
+    /// system call, where it executes nothing, most events may happen anywhere. For a later entry
+    /// than the next, the caller must know that its thread is in a call then if it is in one now.
     pub(super) fn site_of(&self, entry: &Entry) -> Site {
         let in_call = self.epoch.contexts.get(entry.tid).is_some_and(|c| c.call.is_some());
         match &entry.event {

@@ -1,4 +1,7 @@
-//! A recording of a program that still runs: its log grows while it is replayed.
+//! A recording of a program that still runs: its log grows while it is replayed. When the program
+//! has run on, [`Replay::extend`] continues with the longer log, at the same position, with the
+//! same process and checkpoints. The last entry of such a log may only record where the program
+//! is; [`Replay::pass_last_switch`] moves past it.
 
 use super::epoch::Epoch;
 use super::error::Error;

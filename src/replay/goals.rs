@@ -1,4 +1,6 @@
-//! The goals of a run through a replay, and the reasons why a move or a run ended.
+//! The *goals* of a run through a replay, at which it ends before its target, and the reasons why a
+//! move or a run ended. A goal is a *stop*, the address of an instruction, or an *act of the
+//! kernel*: a system call, its return or a signal.
 
 use super::outline::KernelEvent;
 use super::process::Replay;
@@ -79,7 +81,8 @@ pub enum MoveEnd {
     Stop,
     /// The kernel is about to do something that is a goal, or has done so.
     Event(KernelEvent),
-    /// The memory of the watch with this index was accessed. The access is done.
+    /// The memory of the watch with this index was accessed. The access is done; after a move
+    /// backwards, it is about to happen.
     Watch(usize),
     /// The user interrupted the run.
     Interrupted,

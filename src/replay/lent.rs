@@ -1,7 +1,8 @@
 //! Memory that a debugger allocates for its own use, for instance for the results of expressions
-//! and the code of called functions. The program never had it, so it is in the replay's own
-//! memory, the *areas*. Only a diversion, in which a debugger calls functions, maps it in the
-//! process; its contents there are then copied back.
+//! and the code of called functions. The program never had it, so the tracer keeps it in its own
+//! memory, as *areas*, and reads and writes it there. Only for a *diversion*
+//! ([`super::diversion`]), in which a debugger calls functions, the areas are mapped in the
+//! process, which then has their contents; as it ends, they are copied back.
 
 use super::error::Error;
 use super::process::Replay;
@@ -89,8 +90,8 @@ impl Replay {
         Ok(Some(start))
     }
 
-    /// Takes memory back from the debugger; in a diversion it stays mapped until that ends. Returns
-    /// false if none was lent at `start`.
+    /// Takes back the area that was lent at `start`, and forgets its contents; in a diversion it
+    /// stays mapped until that ends. Returns false if no area begins there.
     pub fn take_back(&mut self, start: Addr) -> bool {
         self.lent.areas.remove(&start).is_some()
     }
@@ -141,8 +142,8 @@ impl Replay {
         self.epoch.overwrite(start, &area.bytes)
     }
 
-    /// Copies the contents of lent memory from the process, as a diversion ends. Unreadable bytes
-    /// keep their old contents.
+    /// Copies the contents of lent memory from the process, as a diversion ends: of each area the
+    /// bytes up to the first unreadable one. The others keep their old contents.
     pub(super) fn keep_lent(&mut self) {
         for (start, area) in &mut self.lent.areas {
             let mut now = vec![0; area.bytes.len()];

@@ -1,6 +1,8 @@
 //! Makes a process with the memory and threads of a program at its first instruction, and one
-//! without the memory for a keyframe. The replay's own page and code cache are in the same address
-//! space: they stay out of the *reserved* ranges, which the program maps at some time.
+//! without the memory for a *keyframe*, a copy of the program's state in the recording. Both begin
+//! with a process that has only the replay's own page. It gets the code cache, and then the
+//! program's mappings. Page and code cache stay out of the *reserved* ranges, which the program
+//! maps at some time. Stacks get at once the *room* into which they may grow ([`super::maps`]).
 
 use super::contexts::{Context, Contexts, NT_X86_XSTATE};
 use super::epoch::Epoch;

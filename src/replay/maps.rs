@@ -1,7 +1,14 @@
-//! Mappings and memory of the replay's process, changed by system calls that it is made to execute
-//! (at the SYSCALL instruction in the replay's own page, which the program does not see) and by
-//! writes from outside. Translated code of memory that changes is dropped first. A stack's *room*
-//! is the memory below it into which it may grow, and which is mapped already.
+//! Mappings and memory of the replay's process. Mappings change by system calls that the process
+//! is made to execute, at the SYSCALL instruction in the replay's own page, which the program does
+//! not see; memory changes by writes from outside. Translated code there is dropped first
+//! ([`Epoch::drop_code_in`]). After a change of mappings, they are read again
+//! ([`Epoch::refresh_mappings`]).
+//!
+//! The kernel lets a stack grow downwards as it is used. Here it grows into its *room*: a range
+//! that ends at the lowest page which the stack had when it was mapped. All of it is mapped
+//! already, with the stack's protection. The room of a stack of the program's start is large from
+//! the beginning, that of a later one is empty. An access below the room extends it downwards
+//! ([`Epoch::grow_stack`]).
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -92,9 +99,10 @@ impl Epoch {
         }
     }
 
-    /// Returns a range, extended by the unused room below a stack if the stack's lowest page is in
-    /// the range: a stack grows with the protection of its lowest page, and here it has all its
-    /// room already.
+    /// Returns a range, extended to the start of a stack's room if the range has the stack's lowest
+    /// page, and no page of the room below the range was touched: a stack grows with the protection
+    /// of its lowest page, and here it has all its room already. Returns other ranges as they are,
+    /// also if it is unknown which pages were touched.
     fn with_room_to_grow(&self, range: AddrRange) -> AddrRange {
         let has_bottom = |room: &&AddrRange| {
             room.start < range.start && range.start <= room.end && room.end < range.end
@@ -274,9 +282,10 @@ impl Epoch {
         self.engine.memory.read(addr, &mut there) == bytes.len() && there == bytes
     }
 
-    /// Extends a stack down to `addr`, and up to 64 MiB further if that is free, as the kernel does
-    /// for an access below it. Returns false, and changes nothing, if no stack can grow there, or
-    /// something is mapped there.
+    /// Extends the room of the stack above `addr` down to `addr`, and up to 64 MiB further if that
+    /// is free, as the kernel does for an access below a stack. Returns false, and changes nothing,
+    /// if the next mapping above is no stack's, something is mapped at `addr`, or it is too close
+    /// to the mapping below.
     pub(super) fn grow_stack(&mut self, addr: Addr) -> Result<bool, Error> {
         let mappings: Vec<_> = self.engine.space.mappings().cloned().collect();
         // The kernel keeps no distance from inaccessible mappings.
@@ -285,14 +294,16 @@ impl Epoch {
         let hidden = self.engine.space.hidden().iter().map(|range| (range.end, STACK_GAP_BYTES));
         let ends = mappings.iter().map(|m| (m.range.end, gap(m.protection))).chain(hidden);
         let below = ends.filter(|(end, _)| *end <= addr).max();
-        let lowest = below.map_or(Addr(0), |(end, gap)| Addr(end.0.saturating_add(gap)));
+        // The lowest address that a stack above may take.
+        let lowest_free = below.map_or(Addr(0), |(end, gap)| Addr(end.0.saturating_add(gap)));
         let Some(stack) = mappings.iter().find(|m| m.range.start > addr) else { return Ok(false) };
-        let (top, is_used) = (stack.range.start, mappings.iter().any(|m| m.range.contains(addr)));
-        let is_of = |room: &&mut AddrRange| room.start <= top && top <= room.end;
-        let Some(room) = self.stack_room.iter_mut().find(is_of).filter(|_| !is_used) else {
+        // The new part of the room ends at the start of the present mapping.
+        let (top, is_mapped) = (stack.range.start, mappings.iter().any(|m| m.range.contains(addr)));
+        let is_of_stack = |room: &&mut AddrRange| room.start <= top && top <= room.end;
+        let Some(room) = self.stack_room.iter_mut().find(is_of_stack).filter(|_| !is_mapped) else {
             return Ok(false);
         };
-        let start = Addr(addr.page().0.saturating_sub(STACK_BYTES)).max(lowest);
+        let start = Addr(addr.page().0.saturating_sub(STACK_BYTES)).max(lowest_free);
         if start > addr {
             return Ok(false);
         }

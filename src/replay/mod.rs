@@ -9,9 +9,11 @@
 //! Going back means to start from a *checkpoint*, a copy of the process that was kept on the way,
 //! or from a *keyframe*, a copy of the program's state in the recording.
 //!
-//! An *entry* of the log records one event, and a *tick* is a counted branch ([`Position`]). An
-//! entry happens when its thread has reached the entry's *site*. For most entries, that is a
-//! *hook*: an instruction whose result does not follow from registers and memory, such as SYSCALL.
+//! An *entry* of the log records one event, and a *tick* is a counted branch ([`Position`]). The
+//! part of the run before an entry is the entry's *interval*: in it, only the entry's thread
+//! executes. The entry happens when that thread has reached the entry's *site*. For most entries,
+//! that is a *hook*: an instruction whose result does not follow from registers and memory, such as
+//! SYSCALL. The number of ticks and entries before a position is its *moment*.
 
 mod answers;
 mod checkpoint_timer;

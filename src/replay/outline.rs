@@ -1,7 +1,12 @@
-//! A summary of the log, made without running the program: for each entry its thread, its ticks and
-//! its act of the kernel, and the places where programs and keyframes begin. A run consists of
-//! *programs*, from one execve(2) to the next, which are numbered from 0. Entries are numbered over
-//! the whole run; those before the log's first one may have been dropped, to save space.
+//! A summary of the log, made without running the program: for each entry its thread, its ticks
+//! (counted branches) and its act of the kernel, such as a system call; and the places where
+//! programs and keyframes begin.
+//!
+//! A run consists of *programs*, from one execve(2) to the next, which are numbered from 0. Entries
+//! are numbered over the whole run, from 0. An entry's *interval* is the part of the run between
+//! the entry before it and the entry itself. A *keyframe* is a copy of the program's state between
+//! two entries. To save space, the recorder may have dropped the log's beginning: the log then
+//! begins at a keyframe, and its first entry has a later number.
 
 use super::error::Error;
 use super::position::Position;
@@ -382,7 +387,7 @@ impl Outline {
     /// Returns true if all entries from number `first` to before `end` are of one thread, and no
     /// ticks are executed from the position after `first` entries to that after `end` entries: also
     /// none before entry `first` itself. False if there are no such entries, or the log ends before
-    /// `end`.
+    /// `end`. Entry `first` must not have been dropped.
     pub(super) fn are_at_one_place(&self, first: u64, end: u64) -> bool {
         let index =
             |entry: u64| usize::try_from(entry.saturating_sub(self.first)).unwrap_or(usize::MAX);

@@ -45,6 +45,9 @@ pub(super) enum Preparation {
     Loading(Box<LoadingProcess>),
     /// The preparation was interrupted when its process was at this position. It can continue.
     Interrupted(Box<ParkedProcess>),
-    /// The preparation failed, and is not tried again.
+    /// The preparation failed. It is not tried again before the replay is extended, or loads
+    /// another process since its own begins too late ([`Replay::load_before`]).
+    ///
+    /// [`Replay::load_before`]: super::Replay::load_before
     Failed,
 }

@@ -1,10 +1,17 @@
 //! Prepares for going back from the end of a run, while the user looks at the end.
 //!
-//! A process that was loaded from the keyframe (a copy of the program's state in the recording) at
-//! the end has no earlier checkpoint to go back to.
-//! So a second process is loaded from the keyframe before it, runs to the end while it keeps
-//! checkpoints, and then takes the place of the first. If the user interrupts that, it is set aside
-//! ([`Preparation::Loading`], [`Preparation::Interrupted`]).
+//! A process that was loaded from the *keyframe* at the end, a copy of the program's state in the
+//! recording, has no earlier checkpoint to go back to. So [`Replay::prepare`] makes another one, in
+//! these steps:
+//! 1. A second process is loaded from the keyframe before that, or from the program's start. If the
+//!    user interrupts that, it is set aside as [`Preparation::Loading`].
+//! 2. It takes the place of the first, runs to the end, and keeps checkpoints. If the user
+//!    interrupts that, the first takes its place again, and it is set aside as
+//!    [`Preparation::Interrupted`].
+//! 3. At the end, the first process ends.
+//!
+//! The next call continues with the process that was set aside. So does a move back that needs
+//! another process ([`Replay::switch_to_prepared`]).
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -22,7 +29,8 @@ impl Replay {
     /// there, so that it has no past: replays the run from the last keyframe to the end, in another
     /// process that leaves checkpoints on the way and then replaces the first. Ends soon after
     /// `interrupted` returns true, and continues when it is called again. The replay's position
-    /// stays.
+    /// stays. After an error, later calls do nothing until the replay has moved to before the
+    /// beginning of its process or to another program, or was extended ([`Self::extend`]).
     pub fn prepare(&mut self, interrupted: &dyn Fn() -> bool) {
         if self.needs_preparation() && self.continue_preparation(interrupted).is_err() {
             // The next step back meets the error.
@@ -70,7 +78,8 @@ impl Replay {
     }
 
     /// Runs to `end`, the position of the run's end, keeps checkpoints, and checks the registers
-    /// there. Returns false if it was interrupted. Fails if the registers differ.
+    /// there of the thread of the last entry. Returns false if it was interrupted. Fails if the
+    /// registers differ.
     fn run_to_end_with_checkpoints(
         &mut self,
         end: Position,

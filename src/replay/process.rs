@@ -1,4 +1,15 @@
 //! The replay of a recording, and its position.
+//!
+//! A [`Replay`] has one process at a time (`epoch`), which has the state of the program at the
+//! position. Moves change that process, or replace it by another one. A replaced process may be
+//! kept: *parked* ([`super::parked_processes`]). In two cases, its state is another one:
+//! - In a *diversion* ([`super::diversion`]), the debugger has changed it. The caller ends the
+//!   diversion before the next move.
+//! - At a *glance* ([`super::glances`]), the loaded thread waits at a stop in the code cache while
+//!   [`Goals::accepts`] is called, which decides whether it goes on. The thread is then further
+//!   than the replay's `cursor` and `ticks`.
+//!
+//! [`Goals::accepts`]: super::Goals::accepts
 
 use super::checkpoint_timer::CheckpointTimer;
 use super::diversion::DiversionOrigin;
@@ -145,8 +156,8 @@ impl Replay {
         self.outline.total_ticks().saturating_add(entries)
     }
 
-    /// Returns for each entry of the log before the end of the run, and for the end, the moment
-    /// right after the entry before it; and last, the moment after the end.
+    /// Returns the first moment of each *interval*, the part of the run before an entry of the log,
+    /// in order; then that of the part before the end; and last, the moment after the end.
     pub fn interval_starts(&self) -> Vec<u64> {
         let starts = (self.outline.first_entry()..=self.outline.end_entry() + 1)
             .map(Position::after_entries);

@@ -114,7 +114,8 @@ impl Replay {
         Ok(!(is_there && is_between))
     }
 
-    /// Runs as [`Self::run_until_accepted_stop`], but ends at every stop, accepted or not.
+    /// Runs as [`Self::run_until_accepted_stop`], but ends at every stop, accepted or not; one at
+    /// `until` itself counts as the target.
     fn run_until_any_stop(
         &mut self,
         until: Option<(u64, u64)>,
@@ -126,7 +127,6 @@ impl Replay {
                 return Ok(MoveEnd::Target);
             }
             if let Some(found) = self.run_interval(until, goals, watching)? {
-                // A stop at the target itself is the target.
                 let is_there = until == Some((self.cursor.index(), self.ticks));
                 return Ok(if found == MoveEnd::Stop && is_there {
                     MoveEnd::Target
@@ -206,10 +206,10 @@ impl Replay {
         if !self.epoch.contexts.load(tid, self.epoch.thread.tracee)? {
             return Err(Error::BadLog { entry: here, what: "it is of a thread that is not there" });
         }
-        let last_entry = until.map_or(self.end, |(entry, _)| entry.min(self.end));
+        let before_entry = until.map_or(self.end, |(entry, _)| entry.min(self.end));
         let until_ticks = until.filter(|(entry, _)| *entry == here).map(|(_, ticks)| ticks);
         if until_ticks.is_none() && site == Site::Hook {
-            return self.run_to_hook(tid, last_entry, goals, watching);
+            return self.run_to_hook(tid, before_entry, goals, watching);
         }
         let target_ticks = until_ticks.unwrap_or(entry.ticks).min(entry.ticks);
         while self.ticks < target_ticks {
@@ -240,19 +240,19 @@ impl Replay {
     }
 
     /// Runs the loaded thread to the hook of the next entry, or of a later one before entry number
-    /// `last_entry`. Passes the entries between, which the code cache answers. Returns the reason
-    /// if the run ended earlier. Takes budgets even for few ticks: the thread stops at the hook in
-    /// any case.
+    /// `before_entry`. Passes the entries between, which the code cache answers. Returns the reason
+    /// if the run ended earlier; `None` at the hook of the entry at which the cursor is.
     fn run_to_hook(
         &mut self,
         tid: Tid,
-        last_entry: u64,
+        before_entry: u64,
         goals: &Goals<'_>,
         watching: &mut Watching,
     ) -> Result<Option<MoveEnd>, Error> {
         loop {
-            let offered = self.offer_answers(tid, last_entry, goals, watching)?;
+            let offered = self.offer_answers(tid, before_entry, goals, watching)?;
             let left = offered.ticks.saturating_sub(self.ticks).clamp(FEW_TICKS, CHUNK_TICKS);
+            // A budget even for few ticks: the thread stops at the hook in any case.
             let budget = self.epoch.engine.sampled_budget(left).unwrap_or(left);
             let begun = self.ticks;
             let glance_facts = GlanceFacts { goals, entry: None, cursors: Some(&offered.cursors) };
@@ -363,8 +363,8 @@ impl Replay {
         })
     }
 
-    /// Handles a fault that the recorded run did not have: extends the stack that the thread
-    /// accessed below its end, or fails, as the replay differs from the run.
+    /// Handles a fault that the recorded run did not have: extends the stack below whose end the
+    /// thread accessed memory, so that it can run on; or fails, as the replay differs from the run.
     pub(super) fn handle_fault(&mut self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
         let number = siginfo::signal_of(info);
         let at = siginfo::fault_address(info).unwrap_or_default();

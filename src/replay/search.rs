@@ -1,4 +1,9 @@
-//! Moves backwards: by single instructions, and to the last hit of a goal before a position.
+//! Moves backwards: by single instructions ([`Replay::step_back`]), and to the last hit of a goal
+//! before a position ([`Replay::run_back`]).
+//!
+//! The instruction before a position is usually in the same *interval*, the part of the run before
+//! one entry of the log; [`Replay::undo_one`] or a seek moves there. At the beginning of the
+//! interval, it is at the *site* where the thread's entry before happened, such as its SYSCALL.
 //!
 //! A search goes from the last checkpoint to the position forward, and notes all *hits* of the
 //! goals and watches on the way ([`Replay::hits_until`]): where a run forward would end. The last

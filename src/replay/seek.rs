@@ -1,12 +1,18 @@
-//! Moves a replay to any position: from the nearest place before it to the position's tick, then to
-//! its instruction. Candidates are, in this order, the replay's own position, the last checkpoint
-//! of its process, and, if that saves much work, that of a parked process
-//! ([`super::parked_processes`]) or the last keyframe (a copy of the program's state in the
-//! recording). If the process begins after the target, another one takes its place: one that was
-//! prepared ([`super::prepare`]), a parked one, or a new one from the last keyframe or from the
-//! program's start.
+//! Moves a replay to any position ([`Replay::seek`]), in these steps:
+//! 1. If the position is in another program, or before the beginning of the replay's process,
+//!    another process takes its place ([`Replay::load_before`]): one that was prepared
+//!    ([`super::prepare`]), a *parked* one, which was left earlier ([`super::parked_processes`]),
+//!    or a new one from the last *keyframe*, a copy of the program's state in the recording, or
+//!    from the program's start.
+//! 2. The replay begins at the nearest place before the position
+//!    ([`Replay::switch_to_nearest_before`]): its own position, the last checkpoint of its
+//!    process, or, if that saves much work, that of a parked process, or the last keyframe.
+//! 3. If it has switched to another place in step 1 or 2, and the rest is long, it keeps *near*
+//!    checkpoints on the way, close before the position ([`Replay::keep_near_checkpoints`]).
+//! 4. It runs to the position's tick, and from there to its instruction.
 //!
-//! Distances are in moments ([`Replay::moment`]): each tick and each entry of the log is one.
+//! A process that is replaced by a parked one or a keyframe is parked; otherwise it ends. Distances
+//! are in moments ([`Replay::moment`]): each tick and each entry of the log is one.
 
 use super::checkpoint_timer::CheckpointTimer;
 use super::error::Error;
@@ -63,9 +69,10 @@ impl Replay {
         if self.run_straight_to(target)? { Ok(()) } else { self.seek_by_steps(target) }
     }
 
-    /// Executes the instructions up to a later position in the replay's tick, several at a time.
-    /// Returns false if the code changed on the way, so that the replay's position is unknown. Ends
-    /// early, and returns true, at a hook, a fault or the end of the tick.
+    /// Executes the instructions of the loaded thread up to a later position in the replay's tick,
+    /// several at a time. Does nothing, and returns true, if `target` is not later, or not in this
+    /// tick. Returns false if the code changed on the way, so that the replay's position is
+    /// unknown. Ends early, and returns true, at a hook, a fault or the end of the tick.
     fn run_straight_to(&mut self, target: Position) -> Result<bool, Error> {
         while self.position() < target && self.ticks == target.ticks {
             let left = target.instructions.saturating_sub(self.position().instructions);
@@ -276,8 +283,9 @@ impl Replay {
         self.enter_epoch(number)
     }
 
-    /// Replaces the process by a keyframe of program `number`, after which the log continues at
-    /// `cursor`, moves there, and keeps a checkpoint. `entry` is the number of entries before it.
+    /// Replaces the process, which is parked, by a keyframe of program `number`, after which the
+    /// log continues at `cursor`. Moves there, and keeps a checkpoint. `entry` is the number of
+    /// entries before it.
     /// Returns false, changes nothing and forgets the keyframe, if it cannot be loaded: the run can
     /// be replayed without it.
     fn enter_keyframe(&mut self, number: usize, entry: u64, cursor: Cursor) -> Result<bool, Error> {
@@ -384,8 +392,9 @@ impl Replay {
         Ok(())
     }
 
-    /// Moves to the end of the run if no instruction executes before it, only entries of the log;
-    /// otherwise stays. The replay must be in the run's last moment ([`Self::moment`]).
+    /// Moves to the end of the run if nothing more executes before it; otherwise stays. To find
+    /// that out, runs to the end, and moves back if it is elsewhere: [`Self::is_at_end`] is then
+    /// false. The replay must be in the run's last moment ([`Self::moment`]), at an exact position.
     pub fn go_to_end_without_executing(&mut self) -> Result<(), Error> {
         let here = self.position();
         self.go_to_end(&NEVER)?;

@@ -32,7 +32,8 @@ pub(super) enum StraightRun {
 impl Replay {
     /// Executes at most `most` instructions of the loaded thread, and at most 64, in one run, up to
     /// the one at `until`, a hook, a tick or a far branch, none of which it executes. Counts them.
-    /// While the path of the run is written, executes none.
+    /// While the path of the run is written ([`CodeKind::Rerecording`]), executes none: returns
+    /// [`StraightRun::NeedsSteps`], as also if fewer than [`MIN_RUN_INSNS`] are ahead.
     pub(super) fn run_straight(
         &mut self,
         most: u64,

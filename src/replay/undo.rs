@@ -1,5 +1,7 @@
 //! An undo log of the instructions right before the user's position: the registers before each of
-//! them, and the bytes that it overwrote. Stepping back among them takes no replay.
+//! them, and the bytes that it overwrote. The first step back from a position fills it, by a replay
+//! of the last [`UNDO_TICKS`] ticks (counted branches) in single steps, but not past an entry of
+//! the log. Each further step back takes one instruction from it, and no replay.
 
 use super::error::Error;
 use super::position::Position;

@@ -1,4 +1,9 @@
-//! Threads, memory and mappings at the replay's position.
+//! Threads, memory and mappings at the replay's position, as the program has them: without the
+//! replay's own page, and with the memory that is lent to the debugger ([`super::lent`]).
+//!
+//! The functions may be called while the *loaded* thread, whose registers are in the process,
+//! waits at a *glance*, a stop in the code cache ([`super::glances`]). Then only its general
+//! registers and memory are known.
 
 use super::error::Error;
 use super::process::Replay;
@@ -32,8 +37,8 @@ impl Replay {
         next.filter(|tid| self.epoch.contexts.get(*tid).is_some())
     }
 
-    /// Returns true if the next instruction of the thread that executes next is at one of `addrs`.
-    /// Loads that thread.
+    /// Returns true if the next instruction of the thread that executes next is at one of `addrs`;
+    /// false if no thread executes next. Loads that thread.
     pub fn is_at(&mut self, addrs: &BTreeSet<Addr>) -> Result<bool, Error> {
         self.switch_to_next_thread()?;
         let Some(thread) = self.loaded() else { return Ok(false) };
@@ -179,7 +184,9 @@ impl Replay {
         stored.and_then(|stored| names.get(stored)).unwrap_or(&mapping.name)
     }
 
-    /// Returns a mapping's range without the part into which a stack has not grown.
+    /// Returns a mapping's range without the part into which a stack has not grown: the pages of
+    /// its room ([`super::maps`]) below the first one that was touched. Returns all of it if these
+    /// are unknown, or if it is no stack's.
     fn without_unused_stack(&self, range: AddrRange) -> AddrRange {
         let below = &self.epoch.stack_room;
         let Some(below) = below.iter().find(|below| below.contains(range.start)) else {

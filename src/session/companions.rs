@@ -1,5 +1,6 @@
-//! The *companions* of a recording: files of this machine that belong to its debug information. A
-//! packed recording contains them, for use on other machines.
+//! The *companions* of a recording: files of this machine that belong to its debug information,
+//! which are separate debug files and source files. A packed recording contains them, for use on
+//! other machines, where [`source_directories`] finds the source files.
 
 use crate::common::Visible;
 use crate::image::Bytes;
@@ -42,11 +43,11 @@ pub fn companions_of(reader: &Reader, with_sources: bool) -> Result<Vec<Extra>, 
             sources.extend(named);
         }
     }
-    let debug_file = |(id, bytes): (Vec<u8>, Bytes)| {
+    let debug_extra = |(id, bytes): (Vec<u8>, Bytes)| {
         let id = id.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         Extra::bytes(format!("{DEBUG_DIR}/{id}.debug"), bytes)
     };
-    let mut extras: Vec<_> = debug_files.into_iter().map(debug_file).collect();
+    let mut extras: Vec<_> = debug_files.into_iter().map(debug_extra).collect();
     if with_sources {
         directories.extend(sources.iter().filter_map(|path| path.parent().map(Path::to_owned)));
         extras.extend(sources.into_iter().filter_map(|path| {

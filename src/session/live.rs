@@ -81,10 +81,11 @@ pub struct Live {
 }
 
 impl Live {
-    /// Sets `in_past` after a move in the history: true at a position before its end. First moves a
-    /// replay past a last entry that only records where the program is ([`Replayed::meet_end`]).
-    /// Sets false if there is no history.
-    fn update_in_past(&mut self) {
+    /// Sets `in_past` after a move in the history: true at a position before its end, false
+    /// without an open history. First moves a replay past a last entry that only records where the
+    /// program is ([`Replayed::meet_end`]). If that fails, keeps the error in `failure`, and
+    /// decides by the position where the replay is then.
+    fn meet_end_and_update_in_past(&mut self) {
         if let Some(Some(Past::Exact(replayed))) = self.history.get_mut()
             && let Err(error) = replayed.meet_end()
         {
@@ -150,7 +151,7 @@ impl Run for Live {
         history.set_passed_signals(passed);
         history.catch_calls(catches);
         let stop = history.resume(order, last, breakpoints, interrupted);
-        self.update_in_past();
+        self.meet_end_and_update_in_past();
         self.repeats_signal = true;
         match (stop.reason, self.stop_signal) {
             (StopReason::Edge(Edge::End), Some(number)) => {
@@ -165,7 +166,7 @@ impl Run for Live {
     fn seek(&mut self, position: u64) -> Result<(), Error> {
         let history = self.history_mut().ok_or(Error::NoHistory)?;
         let result = history.seek(position);
-        self.update_in_past();
+        self.meet_end_and_update_in_past();
         self.repeats_signal = true;
         result
     }
@@ -399,7 +400,7 @@ impl Run for Live {
     ) -> Result<LastChange, Error> {
         let history = self.history_mut().ok_or(Error::NoHistory)?;
         let found = history.go_to_last_change(range, interrupted);
-        self.update_in_past();
+        self.meet_end_and_update_in_past();
         // At the live end, a search without a result leaves the debugger where it was.
         self.repeats_signal |= self.in_past;
         found

@@ -1,9 +1,10 @@
 //! Positions in a history, as numbers and as text.
 //!
 //! In a path, the number of a position is the number of instructions before it. In an exact
-//! recording, instructions are not numbered: the *moment* of a position is the number of log
-//! entries and ticks before it, and its number is its moment times 65536, plus the number of
-//! instructions since the last entry or tick. Both kinds of numbers grow with time.
+//! recording, instructions are not numbered. Its log has *entries*, one for each event such as a
+//! system call; *ticks* are branches, which a replay counts. The *moment* of a position is the
+//! number of entries and ticks before it, and its number is its moment times 65536, plus the number
+//! of instructions since the last entry or tick. Both kinds of numbers grow with time.
 
 /// The position of a run in its history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -229,8 +229,8 @@ impl<H: History> Recorded<H> {
         }
     }
 
-    /// Returns the nearest position, up to `until`, with a breakpoint or a requested system call or
-    /// signal. After steps back of one thread alone, searches back from the position of the others,
+    /// Returns the nearest position up to `until` with a breakpoint or a requested call or signal.
+    /// If no thread is locked, a search back after a [`LoneStepBack`] begins where the others are,
     /// and skips the instructions over which the lone thread has gone back already.
     fn find_stop(&self, inputs: &ResumeInputs<'_>, direction: Direction, until: u64) -> Found {
         let goes_on = direction == Direction::Backward && !inputs.order.locked;

@@ -1,4 +1,7 @@
-//! A recording as a [`History`]: the path comes from the timeline, values from the final state.
+//! A recording as a [`History`]. The path comes from the timeline. Values come from the *final
+//! state*, the registers and memory at the end of the run: all registers of a thread that lived to
+//! the end are known once it executes nothing more, before that only RIP. Memory of the past is
+//! known only where the program could never write to it ([`AccessTime::Past`]).
 
 use super::around::calls_around;
 use super::kernel_events;
@@ -84,8 +87,8 @@ impl Recording {
         &self.timeline
     }
 
-    /// Converts a time of the TSC to nanoseconds since the start of the recording; `None` if its
-    /// clock is unknown.
+    /// Converts a time of the TSC to nanoseconds since the start of the recording; `None` if the
+    /// clock of the recording is unknown.
     fn nanoseconds(&self, tsc: Tsc) -> Option<u64> {
         let end = self.timeline.reader().manifest().end.as_ref();
         let clock = end.map(|end| end.clock).or(self.clock)?;
@@ -93,7 +96,7 @@ impl Recording {
     }
 
     /// Returns the facts of a thread. It ended after its last instruction if the final state is
-    /// known and does not have the thread.
+    /// known and does not have the thread. A thread without instructions begins at the total.
     fn thread_info(&self, tid: Tid) -> ThreadInfo {
         let insns = self.timeline.instructions(tid);
         let at = |index| self.timeline.global_of(tid, index);

@@ -1,5 +1,5 @@
-//! Translates breakpoints, watchpoints and requested events of a session to those of a replay, and
-//! the replay's results back to stop reasons.
+//! Translates breakpoints, watchpoints and requested events of a session to the *goals* and watches
+//! of a replay, at which its runs end, and the replay's results back to stop reasons.
 
 use super::{
     Access, Breakpoints, Conditions, KnownRegisters, RequestedEvents, StopReason, Watchpoint,
@@ -36,8 +36,9 @@ pub(super) fn key_of(conditions: &Conditions, wanted: &RequestedEvents) -> u64 {
 }
 
 /// Returns true if the thread that is about to execute, whose registers the replay's process has
-/// ([`Replay::loaded`]), stops at the breakpoint at its address: there are no conditions, or they
-/// hold for the thread's registers and memory. Only its general registers are known to them.
+/// ([`Replay::loaded`]), stops at the breakpoint at its address: there are no conditions, no thread
+/// is loaded, or they hold for the thread's registers and memory. Only its general registers are
+/// known to them. Whether there is a breakpoint is not checked.
 pub(super) fn conditions_hold(replay: &Replay, conditions: &Conditions) -> bool {
     if !conditions.exist() {
         return true;

@@ -1,9 +1,11 @@
 //! The path of an exact recording, and where its instructions are in a replay.
 //!
-//! A path numbers the instructions of each thread. A replay counts entries of the log, ticks since
-//! the last entry, and instructions since the last tick. While the path was made, some places were
-//! noted with both counts ([`PathPlace`]): always the first after an entry, with `ticks` 0. Other
-//! places are found from the nearest noted one before them, by counting ticks along the path.
+//! A path numbers the instructions of each thread. A replay counts entries of the log (events such
+//! as system calls), *ticks* (branches) since the last entry, and instructions since the last tick.
+//! While the path was made, some places were noted with both counts ([`PathPlace`]): always the
+//! first after an entry, with `ticks` 0; others, right after a run in the replay, may be several
+//! instructions after their last tick. Other places are found from the nearest noted one before
+//! them, by counting ticks along the path.
 
 use super::around::calls_around;
 use super::{FunctionArrival, Position, Recording};
@@ -57,7 +59,7 @@ impl ReplayPath {
     }
 
     /// Returns the number of instructions that a thread executed before a position of the replay,
-    /// at which it or another thread is about to execute.
+    /// at which it or another thread is about to execute. Returns 0 for a thread without a path.
     pub(super) fn index_of(&self, tid: Tid, at: ReplayPosition) -> u64 {
         let places = self.places.get(&tid).map(Vec::as_slice).unwrap_or_default();
         let is_before = |place: &PathPlace| {

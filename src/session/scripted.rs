@@ -282,10 +282,11 @@ impl History for Scripted {
     fn calls_around(&self, tid: Tid, g: u64, count: usize) -> Vec<FunctionArrival> {
         let mut depth = 0;
         let mut calls = Vec::new();
-        let mut kind = Some(ArrivalKind::Start);
+        // The kind of the arrival at the next instruction, if that is one.
+        let mut arrives_by = Some(ArrivalKind::Start);
         for &position in self.positions_of(tid) {
             let Some(instruction) = self.at(position) else { break };
-            if let Some(kind) = kind.take() {
+            if let Some(kind) = arrives_by.take() {
                 calls.push(FunctionArrival { position, depth, ip: instruction.pc, kind });
             }
             match instruction.transfer {
@@ -293,10 +294,11 @@ impl History for Scripted {
                 Transfer::Return => depth = depth.saturating_sub(1),
                 Transfer::Call => {
                     depth += 1;
-                    kind = Some(ArrivalKind::Call);
+                    arrives_by = Some(ArrivalKind::Call);
                 }
             }
         }
+        // The last `count` before `g`, and the first `count` from there on.
         let here = calls.partition_point(|called| called.position < g);
         let end = calls.len().min(here.saturating_add(count));
         calls.drain(..end).skip(here.saturating_sub(count)).collect()

@@ -1,11 +1,19 @@
 //! Software watchpoints: those that do not fit the CPU's debug registers, since they are more than
-//! four, or large. The program is single-stepped in rounds, each thread once a round. Memory
-//! watched for writes is compared after each instruction; for reads, each executed instruction is
-//! examined for the memory that it read.
+//! four, or large. The program is single-stepped in *rounds*, in each of which each thread makes
+//! one step. Memory watched for writes is compared after each step; for reads, each executed
+//! instruction is examined for the memory that it read.
 //!
-//! A thread that enters a system call may wait there for another thread. It is interrupted after
-//! [`WAIT_AFTER`], and skipped for a number of rounds, which doubles each time. If all threads of a
-//! round wait, none is skipped in the next.
+//! The order of one step:
+//! 1. The thread executes one instruction. If it enters a system call, it may wait there for
+//!    another thread, and is interrupted after [`WAIT_AFTER`].
+//! 2. A stop that ends the program or its memory is returned.
+//! 3. An accessed watchpoint is returned. If the step also met a signal, the next resume reports
+//!    that.
+//! 4. A stop to be reported is returned: a breakpoint or a signal, or the step that the debugger
+//!    ordered. After others, such as a wait, the round goes on *silently*.
+//!
+//! A thread that waits is skipped for a number of rounds, which doubles each time. If all threads
+//! of a round wait, none is skipped in the next.
 
 use super::live::Live;
 use super::watch_split::WatchSplit;
@@ -77,27 +85,29 @@ impl SoftwareWatch<'_> {
                     continue;
                 }
                 let next = self.next_insn(live, thread);
-                let (stop, is_waiting) = self.step(live, thread, std::mem::take(&mut signal));
+                let (stop, goes_on_silently) = self.step(live, thread, std::mem::take(&mut signal));
                 if matches!(stop.reason, StopReason::Gone(_) | StopReason::Executed) {
                     // The watched memory is gone, or that of another program: no access.
                     return stop;
                 }
                 let skip = skips.entry(thread).or_default();
-                if is_waiting {
+                if goes_on_silently {
                     skip.rounds = (2 * skip.rounds).clamp(1, MAX_SKIPPED_ROUNDS);
                     skip.left = skip.rounds;
                 } else {
                     (*skip, all_wait) = (Skip::default(), false);
                 }
-                let executed = next.filter(|_| !is_waiting && stop.reason == StopReason::Step);
+                let executed =
+                    next.filter(|_| !goes_on_silently && stop.reason == StopReason::Step);
                 let read = || executed.and_then(|insn| self.first_read(live, thread, &insn));
                 if let Some(accessed) = self.first_written(live, &before).or_else(read) {
+                    // The access is reported in place of a signal at this stop.
                     live.report_signal_later();
                     return Stop { thread: stop.thread, reason: StopReason::Watchpoint(accessed) };
                 }
-                has_waited |= is_waiting;
+                has_waited |= goes_on_silently;
                 let steps = self.order.action == Action::Step && thread == self.order.thread;
-                if !is_waiting && (steps || stop.reason != StopReason::Step) {
+                if !goes_on_silently && (steps || stop.reason != StopReason::Step) {
                     return stop;
                 }
                 if (self.interrupted)() {
@@ -137,8 +147,10 @@ impl SoftwareWatch<'_> {
             asked.set(asked.get() || (self.interrupted)());
             asked.get() || since.elapsed() > WAIT_AFTER
         };
-        let is_reported = self.order.action == Action::Step && thread == self.order.thread;
-        let passed = if is_reported { 0 } else { live.passed_signals() };
+        // The debugger's own step stops at every signal. Other steps deliver the signals at which
+        // the debugger does not stop.
+        let is_own_step = self.order.action == Action::Step && thread == self.order.thread;
+        let passed = if is_own_step { 0 } else { live.passed_signals() };
         let stop =
             live.resume_program(&order, self.breakpoints, &self.split.hardware, passed, &impatient);
         let is_waiting = stop.reason == StopReason::Interrupted && !asked.get();

@@ -130,10 +130,10 @@ impl Asked {
         Ok(format!("{}-{hash}", name.trim_start_matches(['.', '_'])))
     }
 
-    /// Adds the run to a dataset. If the dataset has it already, replaces it with `replaces`, or
-    /// else fails. If this fails later, or `interrupted` returns true, the dataset has nothing of
-    /// the run; the result is `None` if it was interrupted. Calls `reached` with positions, as
-    /// progress.
+    /// Adds the run to a dataset. If the dataset has it already, fails, or if `replaces`, removes
+    /// the old one first. If this fails after that, or `interrupted` returns true, the dataset has
+    /// nothing of the run, neither old nor new; the result is `None` if it was interrupted. Calls
+    /// `reached` with positions, as progress.
     pub fn export_dataset(
         &mut self,
         dataset: &Dataset,

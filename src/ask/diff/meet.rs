@@ -1,5 +1,10 @@
 //! Where two paths that parted meet again: at the same place in the same activation of a function,
 //! which is one run of it, or in that of one of its callers.
+//!
+//! The search begins in the activation in which they parted. Both paths are read in turn, an item
+//! of this activation at a time; calls that it makes are passed over. They meet when one comes to a
+//! place that the other has passed. Once each has left the activation, the search begins anew in
+//! the outermost activation that either is in; once one path has ended, there is no meeting.
 
 use crate::translate::AddressMap;
 

@@ -1,10 +1,14 @@
 //! Where two runs of a program part, with the values that decided it, and where they meet again.
 //!
 //! Files that are the same in both recordings are compared by their instructions, others by
-//! functions and lines. Threads are compared in the order of their births. A path is compared as a
-//! sequence of *stretches* ([`Stretch`]), which a walker sends: instructions in a straight line up
-//! to a branch, or in other files, those of one line. Two stretches are the same if their first
-//! instructions are at the same place in the code.
+//! functions and lines. Threads are compared in the order of their beginnings. A path is compared
+//! as a sequence of *stretches* ([`Stretch`]), which a walker sends: instructions in a straight
+//! line up to a branch, or in other files, those of one line. Two stretches are the same if their
+//! first instructions are at the same place in the code.
+//!
+//! For each two threads, the stretches that both have in common are skipped. Where the next ones
+//! differ, the paths are read on to where they meet again (`meet`), the difference is passed on,
+//! and the comparison goes on from there.
 
 mod depths;
 mod meet;

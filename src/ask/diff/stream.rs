@@ -1,6 +1,12 @@
 //! The path of a thread as a sequence of stretches, which two recordings can have in common: each
 //! has a key, a number for its place in the code that is the same in both. A walker makes them
 //! ([`stretches`]), and a [`Stream`] receives them.
+//!
+//! In a file that is the same in both recordings, and in code that is in no file, a key is *exact*:
+//! no two instructions have it. A stretch ends at a branch there. In other files, all instructions
+//! of a function's line have one key, and a stretch is those of one line in a row. The walker can
+//! lengthen its last stretch block by block, so a chunk is sent only when a stretch is added to a
+//! full one, or at the end.
 
 use super::depths::Depths;
 use super::meet::{Item, Items};
@@ -190,9 +196,11 @@ impl Keys<'_> {
         key
     }
 
-    /// Returns the number of an address's key, and true if no two instructions have this number. It
-    /// is made of the offset in a file that is the same in both recordings, of the function and the
-    /// line in another file, or of the address.
+    /// Returns the number of an address's key, and true if no two instructions of the run have this
+    /// number. It is made of the offset in a file that is the same in both recordings. In another
+    /// file, it is made of the function and the line, counted from the function's start, or of
+    /// nothing if there are no symbols: all such code has one number. For code that is in no file,
+    /// it is made of the address.
     fn find(&self, addr: Addr) -> (u64, bool) {
         let section = self.image.and_then(|image| image.section_at(addr));
         match section.and_then(name_of) {

@@ -61,8 +61,8 @@ const LONGEST_PATH_BYTES: usize = 4096;
 const MOST_CANDIDATES: usize = 64;
 /// Commands of fcntl(2) that return a new descriptor: `F_DUPFD` and `F_DUPFD_CLOEXEC`.
 const DUPLICATE: [u64; 2] = [0, 1030];
-/// The type of a terminal's requests of ioctl(2), the letter T, and the number of the one that returns a new
-/// descriptor (`TIOCGPTPEER`).
+/// The type of a terminal's requests of ioctl(2), the letter T, and the number of the one that
+/// returns a new descriptor (`TIOCGPTPEER`).
 const TERMINAL_REQUESTS: (u64, u64) = (0x54, 0x41);
 
 /// An input of a program.
@@ -107,7 +107,8 @@ pub struct SystemCall {
 }
 
 impl Input {
-    /// Returns true if a thread with these registers is in a system call, or about to make one.
+    /// Returns true if a thread with these registers is in a system call, or about to make one:
+    /// `code` are the bytes at its next instruction.
     pub(super) fn is_system_call(before: &Registers, code: &[u8]) -> bool {
         is_syscall(code) || before.orig_rax.cast_signed() >= 0
     }

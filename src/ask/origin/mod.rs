@@ -36,11 +36,10 @@ use value::{intersection, part_of};
 
 /// The number of low bytes of a vector register that a replay knows.
 const XMM_BYTES: u64 = 16;
-/// The reason for not following memory any further, if its last known write wrote other bytes.
+/// The reason for not following memory whose last known write wrote other bytes.
 const WRITTEN_ELSEWHERE: &str =
     "it was written by another process, or as another program began; that is not followed";
-/// The reason for not following a register any further, if it had another value after its last
-/// known write.
+/// The reason for not following a register that had another value after its last known write.
 const CHANGED_OTHERWISE: &str = "the register was changed in a way that is not followed";
 
 /// A question for the origin of a value.
@@ -236,8 +235,7 @@ impl OriginSearch<'_> {
         Ok(Position::exact(self.replay.moment(at), at.instructions))
     }
 
-    /// Returns a step at address `addr`, with its place and code. Its bytes are those that `at` has
-    /// in `state`.
+    /// Returns a step at `addr`, with its place, its code, and the bytes of `at` in `state`.
     fn new_step(
         &self,
         tid: Tid,
@@ -251,8 +249,7 @@ impl OriginSearch<'_> {
         OriginStep { position, tid, addr, code, place, at, bytes: read_value(state, at), effect }
     }
 
-    /// Returns a step of the instruction that is next at the replay's position: there the search
-    /// ends.
+    /// Returns the last step: of the instruction that is next at the replay's position.
     fn step_here(
         &mut self,
         tid: Tid,
@@ -267,7 +264,8 @@ impl OriginSearch<'_> {
 
     /// Moves back to right before the last instruction or kernel write that wrote to `range`, and
     /// returns it; if there is none, to the start of the recording, and returns the input there.
-    /// `Lost` if the content after the write, or at the start, is not `value`.
+    /// Skips failed compare-exchanges, which store what was there. `Lost` if the content after the
+    /// write, or at the start, is not `value` (`None`: it must be unreadable).
     fn writer_of_memory(
         &mut self,
         range: AddrRange,
@@ -307,8 +305,7 @@ impl OriginSearch<'_> {
         (self.replay.read(range.start, &mut bytes) == bytes.len()).then_some(bytes)
     }
 
-    /// Describes memory that nothing has written since the recording began. The replay is at its
-    /// start.
+    /// Describes memory that nothing wrote in the run, at whose start the replay must be.
     fn input_at_start(&self, range: AddrRange) -> Input {
         let has = |name: &str, offset: u64| {
             let file = self.asked.timeline.images().file(name);
@@ -444,7 +441,9 @@ impl OriginSearch<'_> {
 
     /// Returns the step of an instruction or system call that wrote a value, and the memory or
     /// register from which it copied the value; `None` if it did not copy it, so that the search
-    /// ends. The replay is before the instruction. The step has no bytes yet.
+    /// ends. If it wrote only a part of `wanted`, or parts have different origins, both are those
+    /// of one part: [`OriginStep::at`]. The replay must be before the instruction. The step has no
+    /// bytes yet.
     fn step_of_writer(
         &mut self,
         writer: &Writer,

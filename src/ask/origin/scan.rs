@@ -4,8 +4,10 @@
 //!
 //! Code that other code interrupted is passed over. Backwards, a signal's handler begins with its
 //! `rt_sigreturn` and ends at its first instruction, and a function begins with its RET and ends at
-//! the CALL: [`Search`] counts those that it is in. The path is decoded from front to back only, so
-//! the search takes one *segment* after the other: the part from one PSB to the next.
+//! the CALL: [`Search`] counts those that it is in. The instruction before a system call shows if
+//! that is `rt_sigreturn`, and the search meets it next: until then, the call is *pending*. The
+//! path is decoded from front to back only, so the search takes one *segment* after the other: the
+//! part from one PSB to the next.
 
 use crate::ask::clock::TimedPlaces;
 use crate::common::{Addr, Tid};
@@ -299,8 +301,9 @@ impl Search {
 }
 
 /// Returns the address at which the program continues after a block, unless a signal's handler
-/// begins; `None` if it is not known. `effects_reversed`: the effects of the block's instructions
-/// in reverse order.
+/// begins; `None` if it is not known, as after a system call that is `rt_sigreturn`, or may be as
+/// the block has no instruction before it. `effects_reversed`: the effects of the block's
+/// instructions in reverse order.
 fn following_address(exit: Exit, effects_reversed: &[Effect]) -> Option<Addr> {
     let last = effects_reversed.first()?.insn?;
     match (exit, last.class) {

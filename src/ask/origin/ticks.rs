@@ -54,9 +54,9 @@ impl TickConverter<'_> {
     pub(super) fn index_of(&self, position: u64) -> u64 {
         let (moment, instructions) = Position::parts(position);
         let count = self.path.timeline.instructions(self.path.tid);
-        let start = self.path.places.last_tick_start(self.path.tid, |at| at.moment <= moment);
+        let start = self.path.places.last_moment_start(self.path.tid, |at| at.moment <= moment);
         let Some(interval) = start.map(|at| self.interval(at.index, at.moment)) else { return 0 };
-        let tick_start = if moment > interval.last {
+        let moment_start = if moment > interval.last {
             // The thread executes nothing from the end of the interval to the position.
             interval.range.end
         } else if moment - interval.first <= interval.last - moment {
@@ -64,21 +64,21 @@ impl TickConverter<'_> {
         } else {
             self.index_before_last_ticks(&interval, interval.last - moment)
         };
-        tick_start.saturating_add(instructions).min(count)
+        moment_start.saturating_add(instructions).min(count)
     }
 
     /// Returns the position of instruction `index` of the thread; `None` if its first known place
     /// is later.
     pub(super) fn position_of(&self, index: u64) -> Option<u64> {
-        let at = self.path.places.last_tick_start(self.path.tid, |at| at.index <= index)?;
+        let at = self.path.places.last_moment_start(self.path.tid, |at| at.index <= index)?;
         let interval = self.interval(at.index, at.moment);
-        let (mut moment, mut tick_start) = (interval.first, interval.range.start);
+        let (mut moment, mut moment_start) = (interval.first, interval.range.start);
         if index - interval.range.start <= interval.range.end.saturating_sub(index) {
             self.each_tick(&interval, &mut |after| {
                 if after > index {
                     return ControlFlow::Break(());
                 }
-                (moment, tick_start) = (moment + 1, after);
+                (moment, moment_start) = (moment + 1, after);
                 ControlFlow::Continue(())
             });
         } else {
@@ -88,16 +88,16 @@ impl TickConverter<'_> {
                     moment -= 1;
                     return ControlFlow::Continue(());
                 }
-                tick_start = after;
+                moment_start = after;
                 ControlFlow::Break(())
             });
         }
-        Some(Position::exact(moment, index - tick_start))
+        Some(Position::exact(moment, index - moment_start))
     }
 
     /// Returns the interval that begins at instruction `start`, in moment `first`.
     fn interval(&self, start: u64, first: u64) -> Interval {
-        let next = self.path.places.next_tick_start(self.path.tid, first);
+        let next = self.path.places.next_moment_start(self.path.tid, first);
         let end =
             next.map_or_else(|| self.path.timeline.instructions(self.path.tid), |next| next.index);
         let after = self.interval_starts.partition_point(|start| *start <= first);
@@ -108,31 +108,31 @@ impl TickConverter<'_> {
     /// Returns the number of the first instruction after the first `ticks` ticks of an interval, or
     /// after all its ticks if there are fewer. Counts from the start of the interval.
     fn index_after_ticks(&self, interval: &Interval, ticks: u64) -> u64 {
-        let (mut left, mut tick_start) = (ticks, interval.range.start);
+        let (mut left, mut moment_start) = (ticks, interval.range.start);
         self.each_tick(interval, &mut |after| {
             if left == 0 {
                 return ControlFlow::Break(());
             }
-            (left, tick_start) = (left - 1, after);
+            (left, moment_start) = (left - 1, after);
             ControlFlow::Continue(())
         });
-        tick_start
+        moment_start
     }
 
     /// Skips the last `ticks` ticks of an interval, from its end. Returns the number of the
     /// instruction after the tick before them; that of the interval's first instruction if there is
     /// no such tick.
     fn index_before_last_ticks(&self, interval: &Interval, ticks: u64) -> u64 {
-        let (mut left, mut tick_start) = (ticks, interval.range.start);
+        let (mut left, mut moment_start) = (ticks, interval.range.start);
         self.each_tick_backward(interval, &mut |after| {
             if left > 0 {
                 left -= 1;
                 return ControlFlow::Continue(());
             }
-            tick_start = after;
+            moment_start = after;
             ControlFlow::Break(())
         });
-        tick_start
+        moment_start
     }
 
     /// Calls `visitor` for each tick of an interval, with the number of the instruction after it,
@@ -170,10 +170,11 @@ impl TickConverter<'_> {
         (first.max(interval.range.start), ticks)
     }
 
-    /// Calls `visitor` for each tick in a range of instructions, from the segment that contains
-    /// instruction `from` on, until it breaks. Returns the number of this segment's first
-    /// instruction, which may be before the range: a path can be decoded only from the start of a
-    /// segment.
+    /// Calls `visitor` for each tick in a range, with the number of the instruction after it, from
+    /// the segment that contains instruction `from` on, until it breaks. A tick is in the range if
+    /// that number is after the range's start, and at most its end. Returns the number of this
+    /// segment's first instruction, which may be before the range: a path can be decoded only from
+    /// the start of a segment (the part from one PSB to the next).
     fn visit_ticks(
         &self,
         range: &Range<u64>,

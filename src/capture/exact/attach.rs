@@ -1,5 +1,12 @@
-//! Takes over a process that runs already: its memory and registers go to the log, and from there
-//! on it is recorded like one that was launched.
+//! Takes over a process that runs already, or a followed child at its birth: its memory and
+//! registers go to the log, and from there on it is recorded like one that was launched. In this
+//! order:
+//!
+//! 1. A process that cannot be recorded exactly is refused.
+//! 2. Threads in system calls are moved out of them, so that they make an interrupted call again.
+//! 3. The vdso's functions are replaced, the code cache is made, and restartable sequences
+//!    (rseq(2)) are ended.
+//! 4. The log gets the memory and the first thread (`log_start`), then each other thread (`Born`).
 
 use super::engine::{ExactRecorder, FLUSH_PERIOD};
 use super::followed::Followed;
@@ -48,8 +55,9 @@ impl ExactRecorder {
     /// memory. The first of them executes next. Those that were interrupted in a system call make
     /// it again. Replaces the vdso's functions, and ends the threads' restartable sequences
     /// (rseq(2)). `gate` is `None` if the process has no filters of system calls (seccomp). If it
-    /// cannot be recorded exactly, gives `prepared` up and returns the error. Does so for no
-    /// threads as well, but returns no error.
+    /// cannot be recorded exactly, gives `prepared` up and returns the error. Without threads,
+    /// gives it up and returns `Ok`. After a later error, the recording stays. Resumes no thread:
+    /// the recorder's loop does.
     pub(super) fn take_over(
         &mut self,
         prepared: Prepared,
@@ -134,9 +142,9 @@ fn refuse(pid: Pid, threads: &[Tracee]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sets a thread that is stopped in a system call back to before the call, if the kernel would
-/// repeat the call. Returns the call's number if it is repeated by a `restart_syscall(2)`;
-/// otherwise `None`.
+/// Moves a thread out of the system call in which it is stopped, if any: before the call if the
+/// kernel would repeat it, otherwise after it. Returns the call's number if it is repeated by a
+/// `restart_syscall(2)`; otherwise `None`.
 fn leave_call(thread: Tracee) -> Result<Option<u64>, Error> {
     let registers = thread.registers()?;
     let before = registers_outside_call(&registers);

@@ -1,9 +1,15 @@
-//! Births of threads, which are recorded, and of processes: these are followed (`follow`), kept for
-//! the debugger (`forks`), or go on natively.
+//! Births of threads and processes. The kernel reports one by a stop in the parent's system call,
+//! and the child's first stop before or after that (`early_stops`). `handle_birth` waits for both.
+//! From there:
 //!
-//! The kernel reports a birth by a stop in the call of the parent, and the new thread's or
-//! process's first stop before or after that (`early_stops`). A new thread is kept in
-//! `unlogged_threads` until the parent's call is done and logged; the entry of the birth follows.
+//! - A new thread is kept in `unlogged_threads` until the parent's call is done and logged
+//!   (`finish_call`). Then its birth is logged (`log_new_thread`), and it can run. The token stays
+//!   with the parent up to there.
+//! - A new process with a copy of the memory loses the recorder's part of it, and shared memory
+//!   becomes foreign. It is then followed by another recorder (`follow`), kept for the debugger
+//!   (`forks`), or goes on natively. One that shares the memory (vfork(2)) runs natively up to its
+//!   execve(2), while its parent waits in the call.
+//! - A child that was killed before its first instruction is resumed to its end, and not recorded.
 
 use super::effects::contents;
 use super::engine::ExactRecorder;
@@ -31,9 +37,9 @@ const CLONE_CHILD_SETTID: u64 = libc::CLONE_CHILD_SETTID as u64;
 
 impl ExactRecorder {
     /// Handles the birth of a thread or process, at the stop `event` in the call of its parent,
-    /// after waiting for the child's first stop. Then resumes the parent, and waits for its next
-    /// stop, usually the end of the call, and handles it: at a vfork(2) only up to [`VFORK_WAIT`],
-    /// and not at all if the debugger gets a report of the child first.
+    /// after waiting for the child's first stop. Then resumes the parent, waits for its next stop,
+    /// usually the end of the call, and handles that. At a vfork(2), it waits only up to
+    /// [`VFORK_WAIT`], or not at all if the debugger gets a report of the child first.
     pub(super) fn handle_birth(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
         let message = Tracee(parent).event_message().unwrap_or(0);
         let child = Tid(i32::try_from(message).unwrap_or(0));

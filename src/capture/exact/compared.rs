@@ -16,8 +16,9 @@ type DifferingPart<'a> = (AddrRange, Option<&'a Mapping>, Option<&'a Mapping>);
 
 impl Process {
     /// Reads the mappings again, and returns their changes since they were `before`, with the
-    /// contents of new ones. Notes a changed end of the heap. Drops the translated code of what
-    /// changed.
+    /// contents of new ones of files. New memory of no file is described as zeros: the caller logs
+    /// its contents as writes (`MemoryBefore::changes`). Notes a changed end of the heap. Drops the
+    /// translated code of what changed.
     pub(super) fn mapping_changes_since(
         &mut self,
         thread: &Thread,

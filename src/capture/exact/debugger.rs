@@ -71,7 +71,7 @@ impl ExactRecorder {
             return false;
         };
         let signal = siginfo::signal_of(info);
-        if let Some(given) = thread.debug.pending.take_next_siginfo(signal) {
+        if let Some(given) = thread.debug.pending.take_written_siginfo(signal) {
             *info = given;
         }
         let steps = debugger.stepping == Some(tid);

@@ -1,12 +1,20 @@
-//! The ends of threads, of the process, and of a recording whose process goes on natively.
+//! The ends of threads, of the process, and of a recording whose process goes on *natively*:
+//! without the recorder.
 //!
 //! A thread that is to end has an *exit stop* (`PTRACE_EVENT_EXIT`), and is gone once it is resumed
-//! from there. If it ends alone, it is resumed at once (`let_thread_end`). If the whole process
-//! ends, each thread stays at its exit stop until all are there. Then the end is logged, the final
-//! state written, and all are resumed (`end_if_all_at_exit`). The place of the program's end is
-//! noted earlier, in `program_end`: it is that of the thread which ended the program, by
-//! `exit_group(2)` or a fatal signal. A *keyframe* is the whole state of the process, from which a
-//! replay can begin (`keyframes`). To go on *natively* is to go on without the recorder.
+//! from there. `handle_end` takes its last state there, and has three cases:
+//!
+//! - It ends alone: it is resumed at once, and its end is logged (`let_thread_end`).
+//! - Another thread's execve(2) ends it: it is resumed, and forgotten.
+//! - The whole process ends. Each thread stays at its exit stop until all are there. Then the
+//!   program's end is logged, the final state and a last *keyframe* (the whole state, from which a
+//!   replay can begin) are written, and all are resumed (`end_if_all_at_exit`). The recording is
+//!   complete when the first thread is gone, which the kernel reports last.
+//!
+//! The place of the program's end (`program_end`) is that of the thread which ended it. It is noted
+//! before, at its `exit_group(2)`, or else at the first exit stop; nothing that threads execute
+//! from then on is recorded. If the recorder leaves the program instead, the place is where the
+//! thread with the token is (`stop_recording`).
 
 use super::effects::{contents, ranges_of};
 use super::engine::ExactRecorder;
@@ -255,8 +263,8 @@ impl ExactRecorder {
         self.complete_recording(self.exit)
     }
 
-    /// Ends the recording where the debugger stopped the program, and detaches from all processes,
-    /// which go on natively. Does not wait.
+    /// Ends the recording where the debugger stopped the program, and detaches from all processes
+    /// that this thread traces, which go on natively. Does not wait.
     pub(super) fn leave_debugged(&mut self) -> Result<(), Error> {
         self.leave_debugged_process()?;
         tracee::detach_all_traced();
@@ -342,8 +350,9 @@ impl ExactRecorder {
         }
     }
 
-    /// Waits for the end of a process that goes on natively, and notes its exit in `exit`. Does not
-    /// wait for a process that is not a child of the recorder.
+    /// Waits for the end of a process that goes on natively, and notes its exit in `exit`. Detaches
+    /// from its first thread at each stop that comes before. Does not wait for a process that is
+    /// not a child of the recorder.
     fn wait_for_end(&mut self) {
         while let Ok(stop) = wait_for(Tid(self.pid.0)) {
             if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {

@@ -44,8 +44,9 @@ pub(super) struct Opened {
 
 impl Process {
     /// Returns the ranges of memory that may have changed since a call, which returned `result`,
-    /// wrote to a mapped file. The written file had `file_size_before` bytes before. Returns none
-    /// for a failed call, or one that writes to no mapped file.
+    /// wrote to a mapped file. `file_size_before` is from [`Self::file_size_before`]. Returns all
+    /// shared mappings of files after truncate(2), and none after a failed call, or one that writes
+    /// to no mapped file.
     pub(super) fn mapped_file_writes(
         &self,
         call: &Call,
@@ -73,8 +74,9 @@ impl Process {
         mappings.filter_map(|mapping| part.shown_in(mapping)).collect()
     }
 
-    /// Returns the size in bytes of the file that a call is about to write or resize by a
-    /// descriptor; 0 for other calls, or if it is unknown.
+    /// Returns the size in bytes of the file that a call is about to write or resize, for the calls
+    /// whose written part `written_part` works out from it; 0 for all others, such as sendfile(2),
+    /// or if it is unknown.
     pub(super) fn file_size_before(&self, call: &Call) -> u64 {
         let changes = matches!(
             call.number,
@@ -85,7 +87,8 @@ impl Process {
     }
 
     /// Returns the range of memory that a completed call wrote through the process's own
-    /// /proc/PID/mem, whatever the protection there; `None` if it wrote none so.
+    /// /proc/PID/mem, whatever the protection there; `None` if it wrote none so, or if the place is
+    /// unknown.
     pub(super) fn memory_file_write(&self, call: &Call, result: i64) -> Option<AddrRange> {
         let [fd, _, _, at, ..] = call.args;
         let pid = self.pid();
@@ -103,7 +106,8 @@ impl Process {
         Some(AddrRange::sized(Addr(start), size))
     }
 
-    /// Returns the file that a call opened; `None` if it opened none.
+    /// Returns the file that an open(2), openat(2) or openat2(2) opened; `None` if it failed, and
+    /// for all other calls, creat(2) among them.
     pub(super) fn opened_by(&self, call: &Call, result: i64) -> Option<Opened> {
         let fd = u64::try_from(result).ok()?;
         let opens = matches!(call.number, OPEN | OPENAT | OPENAT2);
@@ -111,7 +115,7 @@ impl Process {
     }
 
     /// Sets `has_memory_file` if a completed call opened, or may have received, a descriptor of the
-    /// process's own memory (/proc/PID/mem).
+    /// process's own memory (/proc/PID/mem). `opened` is from [`Self::opened_by`]. Never unsets it.
     pub(super) fn note_memory_file(&mut self, call: &Call, result: i64, opened: Option<&Opened>) {
         let is_memory = match call.number {
             OPEN | OPENAT | OPENAT2 => opened.is_some_and(|file| self.is_memory_file(&file.path)),

@@ -1,11 +1,19 @@
 //! Children that are followed without a debugger. Each is handed over, stopped, to a separate
 //! recorder: a fork of its parent's recorder. So every recorder has one process, and the death of
-//! one leaves the others alone.
+//! one leaves the others alone. A child that *borrows* its parent's memory (vfork(2)) runs
+//! natively, and is handed over when it executes a program.
 //!
 //! Only the thread that attached to a process can trace it, so this recorder has to detach first.
-//! The child must not execute anything in between: it waits in pause(2) with all signals blocked,
-//! and gets its registers and its mask back from the new recorder. A child that borrows its
-//! parent's memory (vfork(2)) runs natively, and is handed over when it executes a program.
+//! The child must not execute anything in between: it waits in pause(2). The two recorders use a
+//! socket (`hand_over` here, `child` there):
+//!
+//! 1. This recorder forks the new one. It permits that to trace the child (prctl(2) with
+//!    `PR_SET_PTRACER`, which the child is made to call), and sends a byte.
+//! 2. The new recorder creates the recording, and sends a byte. If it cannot, it adds a note and
+//!    ends: the child goes on natively.
+//! 3. This recorder blocks all signals of the child, sets its registers for pause(2), detaches, and
+//!    sends another byte.
+//! 4. The new recorder attaches, and restores the child's code, registers and signal mask.
 
 use super::child::{Child, record_child, write_code};
 use super::engine::ExactRecorder;
@@ -145,9 +153,9 @@ impl ExactRecorder {
     }
 
     /// Hands a stopped child over to a separate recorder, for which this process forks, and
-    /// detaches from it. The child goes on with `registers`: recorded, or natively if that fails.
-    /// Blocks until the new recorder has created its recording (the protocol is that of
-    /// [`record_child`]).
+    /// detaches from it (steps 1 to 3 above). The child goes on with `registers`: recorded, or
+    /// natively if that fails. Blocks until the new recorder has created its recording.
+    /// `has_executed` is true if the child is at the start of a program.
     fn hand_over(
         &mut self,
         tid: Tid,

@@ -107,8 +107,9 @@ impl Process {
     }
 
     /// Makes shared mappings in a range foreign if other processes can write them, or are meant to.
-    /// Postpones the look at the mappings of other processes to `foreign_check_not_before`, if that
-    /// is later: the last look was costly.
+    /// Leaves those that only other users' processes may write to the next look at all mappings
+    /// (`EVERYWHERE`). Postpones the look at the mappings of other processes to
+    /// `foreign_check_not_before`, if that is later: the last look was costly.
     pub(super) fn find_foreign_in(&mut self, range: AddrRange) {
         let shared = |m: &&Mapping| m.protection.shared && !self.engine.is_foreign_file(m);
         let at = self.engine.space.overlapping(range).filter(shared);

@@ -1,8 +1,15 @@
-//! Lets a program under a debugger go on, and stops all of it again.
+//! Lets a program under a debugger go on, and stops all of it again. The steps of a request are
+//! those of `crate::capture::debugged`.
 //!
 //! Between two requests of the debugger, every thread is stopped: *halted* in its system call
-//! (`is_halted_in_call`), in the program, or at its exit stop. An event that a thread has for the
-//! debugger waits in `debug.pending` until it is reported; one request reports one event.
+//! (`is_halted_in_call`), in the program, or at its exit stop; only a thread that waits for a
+//! vfork(2) child stays in the kernel. An event that a thread has for the debugger waits in
+//! `debug.pending` until it is reported; one request reports one event.
+//!
+//! During a request, the recorder's loop (`engine`) runs one thread at a time. Halted threads are
+//! first resumed in their calls: the requested one at once, the others when they may run, or when
+//! the requested one cannot go on without them. A step of a thread that is in no call, and gets no
+//! signal, runs that thread alone, but for one in [`LONE_STEPS`].
 
 use super::debug_session::Debugger;
 use super::engine::ExactRecorder;

@@ -1,6 +1,11 @@
-//! Instructions that are not translated: a thread executes them in the program, by a single step.
-//! They are logged if their result does not follow from the program's state: they have a *hook*, or
-//! access foreign memory. (System calls by SYSCALL are hooks as well, but are in `calls`.)
+//! Instructions that are not executed in the code cache: a thread leaves the cache before one, and
+//! executes it *in the program*, at its own address, by a single step. Three kinds are logged,
+//! since their result does not follow from the program's state:
+//!
+//! - Those with a *hook*, such as CPUID. (SYSCALL has one as well, but goes through `calls`.)
+//! - Accesses to *foreign* memory, which other processes may write (`foreign`). A REP instruction
+//!   may have accessed it in some iterations before a signal stopped it: the access is *begun*.
+//! - The calls of the vsyscall page, which the recorder makes for the thread.
 
 use super::effects::{MemoryBefore, contents};
 use super::engine::ExactRecorder;
@@ -48,7 +53,9 @@ impl ExactRecorder {
                     Some(state) => process.log_access(thread, &before, &bytes, state)?,
                     None => thread.ticks += ticks,
                 },
+                // A signal came: a REP instruction may have executed some iterations.
                 (_, None) => process.log_begun_access(thread, &before, &bytes, accessed)?,
+                // A signal came before the instruction.
                 (_, Some(_)) => {}
             }
             Ok(stepped)
@@ -61,13 +68,15 @@ impl ExactRecorder {
     }
 
     /// Executes the next instruction of a thread, which is stopped in the program, also one that
-    /// could be translated. Returns true if it is a system call: it is begun, and perhaps done.
+    /// could be translated. Returns true if it is a system call by SYSCALL: it is begun, and
+    /// perhaps done. A call of the vsyscall page does not count as one: it is made and logged here.
     pub(super) fn execute_next_insn(&mut self, tid: Tid) -> Result<bool, Error> {
+        // `None` if the thread is gone, and `Some(None)` for an instruction without a hook.
         let hook = self.with_thread(tid, |process, thread| {
             let registers = thread.tracee().registers()?;
             // There is no code in the vsyscall page.
-            let is_call = vsyscall_at(registers.rip.into()).is_some();
-            Ok(process.engine.hook_at(&registers).filter(|_| !is_call))
+            let is_vsyscall = vsyscall_at(registers.rip.into()).is_some();
+            Ok(process.engine.hook_at(&registers).filter(|_| !is_vsyscall))
         })?;
         match hook {
             None => Ok(false),

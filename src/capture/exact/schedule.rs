@@ -133,7 +133,7 @@ impl ExactRecorder {
 
     /// Handles the noted signal stops of threads in calls, other than `goes_on`: so calls that are
     /// done are logged before `goes_on`, which has the token, sees their effects. A signal of the
-    /// program is delivered.
+    /// program is delivered, or held for the debugger.
     fn handle_done_calls(&mut self, goes_on: Tid) -> Result<(), Error> {
         let is_done = |thread: &&mut Thread| {
             let in_call = matches!(thread.activity, Activity::InCall(_));
@@ -166,7 +166,7 @@ impl ExactRecorder {
     }
 
     /// Returns true if the thread with the token may lose it: it has no paused run, and no birth of
-    /// a thread is still to be logged.
+    /// a thread is still to be logged. Also if there is no such thread any more.
     pub(super) fn may_switch(&self) -> bool {
         let holder = self.threads.get(&self.holder);
         self.unlogged_threads.is_empty() && holder.is_none_or(|thread| thread.paused_run.is_none())

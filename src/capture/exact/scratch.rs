@@ -41,7 +41,7 @@ impl Scratch {
     /// Replaces the buffers of a call that a thread is about to make: changes its registers, and
     /// copies the buffers' bytes. Buffers that are too large, overlap, cannot be written by the
     /// program, or are one too many for the area stay where they are, as do all those of calls
-    /// other than `MOVABLE`.
+    /// other than `MOVABLE`, or with unknown effects.
     pub(super) fn replace_buffers(
         process: &TranslatedProcess,
         (tracee, area): (Tracee, Area),

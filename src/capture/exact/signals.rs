@@ -1,7 +1,15 @@
 //! Signals of the program: their delivery, which is logged with the registers and the frame at the
-//! handler's first instruction. Each signal first goes to the debugger, if there is one: it may
-//! hold the signal, and go on with this signal, another or none (`debugger::go_on_with_signal`).
-//! *In the program* means at the program's own code, outside of the code cache.
+//! handler's first instruction.
+//!
+//! 1. A thread stops for a signal, in the program (at the program's own code, outside of the code
+//!    cache) or in a system call.
+//! 2. The debugger may *hold* the signal: the thread stays at this stop, and later goes on with
+//!    this signal, another or none (`debugger::go_on_with_signal`).
+//! 3. The signal is delivered. If it has a handler, the thread is stepped to the handler's first
+//!    instruction. A fatal one ends the thread. One that is ignored, or only stops the process, is
+//!    not logged.
+//! 4. A call that a handler or the thread's end interrupts is over: the memory that the kernel
+//!    wrote in it is logged with the signal.
 
 use super::effects::contents;
 use super::engine::ExactRecorder;
@@ -112,10 +120,11 @@ impl ExactRecorder {
 
 impl Process {
     /// Delivers a signal to a thread that is where `before` says, or in the system call there,
-    /// waits for the thread's next stop, and logs the signal. `call_writes` returns the memory that
-    /// the kernel wrote in that call; it is called after the delivery. A signal that is ignored or
-    /// only stops the process is not logged; in the second case, waits until the process is
-    /// continued.
+    /// waits for the thread's next stop, and logs the signal. The thread must be at the stop for a
+    /// signal, and its call, if it is in one, must have been taken ([`Thread::take_call`]).
+    /// `call_writes` returns the memory that the kernel wrote in that call; it is called after the
+    /// delivery. A signal that is ignored or only stops the process is not logged; in the second
+    /// case, waits until the process is continued.
     fn deliver(
         &mut self,
         thread: &mut Thread,

@@ -1,4 +1,6 @@
-//! The start of a recorded program, also after execve(2): its memory and registers go to the log.
+//! The start of a recorded program, also after execve(2): the vdso is hidden from the program, the
+//! code cache is made, and the program's memory and registers go to the log (`log_start`).
+//!
 //! The *gate* is a page with the SYSCALL instruction for the recorder's own calls, in a process
 //! that has filters of system calls (`filters`).
 

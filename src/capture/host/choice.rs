@@ -158,7 +158,9 @@ impl Choice {
     }
 }
 
-/// Returns the command that permits ptrace(2); `None` if no command does.
+/// Returns the command that permits ptrace(2), on a machine where it was refused; `None` if no
+/// command does. In a container whose Yama scope does not explain the refusal, that starts another
+/// one with the capability, even if this one has it.
 fn permit_ptrace(facts: &Facts) -> Option<Improvement> {
     let gain = "lets programs be traced".to_owned();
     let command = match (facts.process.ptrace_scope, facts.process.container) {
@@ -196,7 +198,8 @@ fn permit_larger_buffers(facts: &Facts) -> Option<Improvement> {
     })
 }
 
-/// Returns the command that permits attaching to other programs; `None` if it is permitted.
+/// Returns the command that permits attaching to other programs; `None` if it is permitted, or if
+/// only a reboot would permit it (Yama's scope 3).
 fn permit_attach(facts: &Facts) -> Option<Improvement> {
     let is_narrow = matches!(facts.process.ptrace_scope, Some(1..=2));
     (is_narrow && !facts.process.capabilities.sys_ptrace).then(|| Improvement {

@@ -115,8 +115,10 @@ impl CodeMap {
         Ok(recorder.record_event_at(tsc, tid, Event::Map { range, protection, backing })?)
     }
 
-    /// Returns the backing of a mapping of code, for its event. Stores the file, or the current
-    /// bytes if that is not possible. Those of anonymous memory are left to the final state.
+    /// Returns the backing of a mapping of code, for its event: the file, which is stored when it
+    /// is first seen; for anonymous memory and the heap, the final state (sets
+    /// `has_anonymous_code`); for all else (the kernel's own code, `[stack]`, files that are gone),
+    /// the bytes there now, none if unreadable.
     fn store_backing(
         &mut self,
         recorder: &mut Recorder,
@@ -143,7 +145,8 @@ impl CodeMap {
     }
 
     /// Returns the index in `files` of the file that a mapping is of. Records and stores the file
-    /// when it is first seen.
+    /// when it is first seen. A file that is gone or was replaced since is recorded, but not
+    /// stored.
     fn record_file(
         &mut self,
         recorder: &mut Recorder,
@@ -178,7 +181,7 @@ impl CodeMap {
     }
 
     /// Returns the inode of the file that is mapped at the mapping's address now; `None` if that is
-    /// another file.
+    /// another file, or nothing is mapped there any more.
     fn mapped_inode(&self, mapping: &CodeMapping) -> Option<u64> {
         let maps = mappings(self.pid).ok()?;
         let now = maps.iter().find(|m| m.range.contains(mapping.range.start));
@@ -219,7 +222,7 @@ impl CodeMapping {
 }
 
 /// Returns true if the file at `path` is the one that was mapped, by its build ID or else its
-/// inode.
+/// inode; also if neither is known (`build_id` is empty then).
 fn is_mapped_file(path: &str, file: &std::fs::File, build_id: &[u8], inode: Option<u64>) -> bool {
     if !build_id.is_empty() {
         let mapped = Mapped::open(Path::new(path)).map(Bytes::new);
@@ -229,8 +232,8 @@ fn is_mapped_file(path: &str, file: &std::fs::File, build_id: &[u8], inode: Opti
     inode.is_none_or(|inode| file.metadata().is_ok_and(|data| data.ino() == inode))
 }
 
-/// Reads memory of a process. Returns a prefix of the range if not all is readable, `None` if
-/// nothing is.
+/// Reads memory of a process. Returns a prefix of the range if not all is readable, or if it is
+/// larger than `MOST_BYTES`; `None` if nothing is readable.
 fn read_memory(pid: Pid, range: AddrRange) -> Option<Vec<u8>> {
     /// The maximum size that is read, larger than any code.
     const MOST_BYTES: u64 = 1 << 30;

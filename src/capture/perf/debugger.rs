@@ -1,5 +1,15 @@
 //! Handles stops for a debugger: INT3s, which are in the program's memory only while it runs,
 //! single steps, watched memory, signals, system calls.
+//!
+//! The kernel reports the start of a system call only when the thread is past the instruction. So a
+//! thread stops before a caught call like this (`handle_call_stop_for_debugger`):
+//!
+//! 1. At the start of the call, the kernel is made to skip it (`skips_call`).
+//! 2. At the end of the skipped call, the thread is moved back before the instruction, and reports
+//!    the call (`stopped_before_call`).
+//! 3. Resumed from there, it makes the call, and its end is reported as the return.
+//!
+//! `current_call` is set between the two stops of a call.
 
 use super::debug_session::NextStep;
 use super::engine::Engine;
@@ -195,7 +205,7 @@ impl Engine<'_> {
         else {
             return Ok(());
         };
-        if let Some(written) = thread.pending.take_next_siginfo(signal) {
+        if let Some(written) = thread.pending.take_written_siginfo(signal) {
             gone_is_fine(thread.tracee.set_signal_info(&written))?;
             thread.siginfo = Some(written);
         }

@@ -1,6 +1,12 @@
 //! The main loop of recording with the CPU: threads run natively, and stop only for events that
 //! concern the recording. `events` handles the stops. An *exit stop* is the last stop of a thread,
 //! before it is gone: its registers can be read there.
+//!
+//! A snapshot of the rings takes several stops: `begin_snapshot` writes the rings of stopped
+//! threads, and interrupts the others (`awaits_snapshot`); each ring is written at its thread's
+//! next stop (`write_awaited_ring`), and after the last one the snapshot is complete
+//! (`end_snapshot_if_written`). To leave the processes takes as many: all threads are interrupted,
+//! and once all are stopped, they are detached from.
 
 use super::clock::PerfTime;
 use super::config::Settings;
@@ -342,7 +348,8 @@ impl<'a> Engine<'a> {
     }
 
     /// Writes the final state once all threads of a process are at their exit stops, and resumes
-    /// them, unless a debugger is to look at them first.
+    /// them, unless a debugger is to look at them first. Detaches from a thread that is recorded
+    /// alone instead. Does nothing before.
     pub(super) fn end_if_all_at_exit(&mut self, pid: Pid) -> Result<(), Error> {
         self.forget_first_thread(pid)?;
         let of_process = |thread: &&mut Thread| thread.pid == pid;
@@ -391,7 +398,8 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Stops tracing a thread, and writes the end of its trace.
+    /// Stops tracing a thread, and writes the end of its trace and its sideband. The thread must be
+    /// stopped or gone. Does nothing if it is unknown.
     pub(super) fn stop_tracing(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };

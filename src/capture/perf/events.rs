@@ -1,7 +1,11 @@
 //! Handles stops of threads: signals, births, execve(2), exits. The trace itself needs none of
-//! them. The *tap* of a thread takes its trace out of the AUX area, and is closed when the trace
+//! them. A new thread is traced from its first stop on, up to its *exit stop*, the last one before
+//! it is gone. If its process ends, all threads are kept at their exit stops until the last one is
+//! there.
+//!
+//! The *tap* of a thread takes its trace out of the AUX area, and is closed when the trace
 //! ends (module `tap`). All threads of the recorder write to a process's recording, one at a time
-//! (module `process_recording`). An *exit stop* is the last stop of a thread, before it is gone.
+//! (module `process_recording`).
 
 use super::engine::{BACKEND, Engine, note_hardware, registers_of};
 use super::tap::{Tap, lock};

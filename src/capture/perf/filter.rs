@@ -6,8 +6,9 @@ use crate::common::AddrRange;
 use crate::encode::Ranges;
 use crate::sideband::Mapping;
 
-/// Returns the filter text for these ranges as they are mapped; `None` if nothing may be traced
-/// yet, since the kernel traces everything without a filter.
+/// Returns the filter text for these ranges as they are mapped, empty if all code is to be traced;
+/// `None` if nothing may be traced yet, since the kernel traces everything without a filter. Fails
+/// if the kernel cannot filter by one of the ranges.
 pub(super) fn filter_text(ranges: &Ranges, maps: &[Mapping]) -> Result<Option<String>, Error> {
     let only = ranges.only().iter().map(|range| range_text("filter", *range, maps));
     let stop = ranges.stop().iter().map(|range| range_text("stop", *range, maps));

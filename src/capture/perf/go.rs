@@ -1,6 +1,15 @@
 //! Resumes a program under a debugger, and stops all its threads again. Where threads are to stop,
-//! the program has INT3s while it runs (`debugger`). Its threads are *halted* when all are stopped
-//! for the debugger.
+//! the program has INT3s while it runs (`debugger`). The steps of a request are those of
+//! `crate::capture::debugged`, and resuming is this:
+//!
+//! 1. If the requested thread steps over an instruction that makes no system call, or is at an
+//!    address where threads are to stop, it first executes that instruction alone, before INT3s are
+//!    inserted (it *passes* it). Of a system call, it executes only the entry. A step ends with
+//!    that; once in [`STEPS_PER_TURN`] steps in a row, the other threads run for a moment, in case
+//!    the thread waits for them.
+//! 2. The INT3s are inserted, and all threads that may run are resumed, until one has an event.
+//! 3. The threads are *halted*: all are interrupted, and wait for the debugger as
+//!    [`Activity::Stopped`]. The INT3s are removed.
 
 use super::debug_session::Debugger;
 use super::engine::Engine;
@@ -29,7 +38,8 @@ const CHECKS_BEFORE_PAUSE: u32 = 64;
 
 impl Engine<'_> {
     /// Resumes the program as requested until there is an event, and stops all its threads again.
-    /// Returns the event with its thread.
+    /// Returns the event with its thread. Even after an error, threads are halted and INT3s
+    /// removed.
     pub(super) fn go(
         &mut self,
         go: &Go,

@@ -195,7 +195,8 @@ impl Pmu for CpuPmu {
 /// The minimum size in bytes of an AUX area that is worth mapping.
 pub(super) const SMALLEST_AREA_BYTES: u64 = 16 * PAGE_BYTES as u64;
 
-/// Maps an AUX area as large as the kernel allows: halves the size until `map` succeeds.
+/// Maps an AUX area as large as the kernel allows: halves the size until `map` succeeds. Fails if
+/// it does so for [`SMALLEST_AREA_BYTES`] or less, whatever the reason.
 pub(super) fn map_largest<T>(
     mut area: AuxArea,
     map: impl Fn(AuxArea) -> Result<T, Error>,

@@ -79,9 +79,10 @@ impl Process {
     }
 
     /// Looks for the code that the filter names in the current mappings. Returns the kernel's
-    /// filter text if it changed; `None` if not, or if none of the code is mapped yet, so that
-    /// nothing may be traced. Sets `has_code_to_trace`, and the ranges in the manifest. Returns an
-    /// error if the filter has more than `ranges` ranges.
+    /// filter text if it changed (empty for no filter); `None` if not, if none of the code is
+    /// mapped yet, so that nothing may be traced, or if the process is gone. Sets
+    /// `has_code_to_trace`, and the ranges in the manifest. Returns an error if the filter has more
+    /// than `ranges` ranges.
     pub(super) fn update_filter(&mut self, ranges: usize) -> Result<Option<String>, Error> {
         let Ok(maps) = mappings(self.pid) else { return Ok(None) };
         self.resolver.search(maps.iter());

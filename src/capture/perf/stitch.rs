@@ -26,7 +26,8 @@ impl Stitch {
         Self { is_lost: true, ..Self::default() }
     }
 
-    /// Adds the next bytes. Returns the packets before the last PSB, which are complete.
+    /// Adds the next bytes. Returns the packets before the last PSB, which are complete: those from
+    /// that PSB on stay pending. After a gap, returns nothing before a PSB is found.
     pub(super) fn add_bytes(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.pending.extend_from_slice(bytes);
         if self.is_lost {
@@ -65,7 +66,8 @@ impl Stitch {
     }
 
     /// Takes and returns all pending whole packets, also those after the last PSB, for when no more
-    /// bytes come for now. An incomplete packet stays.
+    /// bytes come for now. An incomplete packet stays. After a gap, drops what may be the start of
+    /// a PSB.
     pub(super) fn take_whole_packets(&mut self) -> Vec<u8> {
         if self.is_lost {
             self.pending.clear();

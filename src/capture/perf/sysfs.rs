@@ -52,7 +52,8 @@ impl Field {
         u64::MAX >> (64 - self.width)
     }
 
-    /// Returns `config` with this value in the field.
+    /// Returns `config` with this value in the field. Drops the bits of the value that the field
+    /// has no room for.
     pub(super) fn set(&self, config: u64, value: u64) -> u64 {
         let mask = self.max_value() << self.low;
         config & !mask | value << self.low & mask
@@ -65,7 +66,8 @@ impl Field {
 }
 
 impl PtPmu {
-    /// Reads the description of `intel_pt` in the directory `devices`.
+    /// Reads the description of `intel_pt` in the directory `devices`. Fails without one, with an
+    /// error that depends on whether this CPU has PT, and if a file has an unexpected text.
     pub(super) fn read(devices: &Path) -> Result<Self, Error> {
         let dir = devices.join("intel_pt");
         if !dir.is_dir() {
@@ -85,9 +87,9 @@ impl PtPmu {
             let value = u64::from_str_radix(&text, 16).map_err(|_| unreadable(&path, &text))?;
             caps.insert(name, value);
         }
-        let reported = number_or_none(&dir.join("nr_addr_filters"))?;
+        let reported = decimal(&dir.join("nr_addr_filters"))?;
         let ranges = reported.or_else(|| caps.get("num_address_ranges").copied()).unwrap_or(0);
-        let nominal = number_or_none(&dir.join("max_nonturbo_ratio"))?;
+        let nominal = decimal(&dir.join("max_nonturbo_ratio"))?;
         Ok(Self {
             number: u32::try_from(number).map_err(|_| missing(&dir.join("type")))?,
             fields,
@@ -145,8 +147,9 @@ fn number(path: &Path, radix: u32) -> Result<Option<u64>, Error> {
     u64::from_str_radix(&text, radix).map(Some).map_err(|_| unreadable(path, &text))
 }
 
-/// Reads a decimal number from a file, as [`number`] does.
-fn number_or_none(path: &Path) -> Result<Option<u64>, Error> {
+/// Reads a decimal number from a file; `None` if there is no such file. Fails if it has another
+/// text.
+fn decimal(path: &Path) -> Result<Option<u64>, Error> {
     number(path, 10)
 }
 
@@ -160,8 +163,8 @@ fn tsc_ratio(path: &Path) -> Result<Option<(u32, u32)>, Error> {
     Ok((ebx > 0 && eax > 0).then_some((ebx, eax)))
 }
 
-/// Reads the files of a directory. Returns their names, paths and contents; none if there is no
-/// directory.
+/// Reads the files of a directory. Returns their names, paths and contents, without white space at
+/// the ends; none if there is no directory. Fails if a file cannot be read.
 fn files(dir: &Path) -> Result<Vec<(String, PathBuf, String)>, Error> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Ok(Vec::new()) };
     let mut found = Vec::new();

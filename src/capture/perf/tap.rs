@@ -1,6 +1,11 @@
 //! Taps: each takes one thread's trace out of its AUX area. Either a thread of the recorder drains
 //! the area while the program runs, or the area is a ring that is read at the end. The *AUX area*
 //! is the buffer to which the PMU writes the trace.
+//!
+//! Two locks protect the shared state: that of the drain, and that of the process's recording. A
+//! thread that needs both takes the drain's first, so packets reach the recording in their order.
+//! The sidebands are written before the packets, so that mappings are recorded before the trace
+//! that covers their code.
 
 use super::drain::{Drain, RingDrain};
 use super::pmu::{Control, Memory, TraceSource};

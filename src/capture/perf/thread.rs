@@ -1,5 +1,6 @@
-//! A thread that the CPU traces. Its *tap* takes its trace out of the AUX area, the buffer that the
-//! kernel fills (module `tap`). An *exit stop* is the last stop of a thread, before it is gone.
+//! A thread that the CPU traces, from its first stop to its *exit stop*, the last one before it is
+//! gone. Its *tap* takes its trace out of the AUX area, the buffer that the kernel fills (module
+//! `tap`).
 
 use super::tap::Tap;
 use crate::capture::debugged::{DebuggedThread, Pending};

@@ -1,5 +1,11 @@
-//! Attaches to a running process. Its threads go on in the code cache: outside of system calls, and
-//! without restartable sequences (rseq(2)), since the kernel would set their IP to the program's.
+//! Attaches to a running process, whose threads are all stopped anywhere in the program, and
+//! records it from there:
+//!
+//! 1. Threads that are in a system call are moved out of it: before a call that the kernel would
+//!    *restart* (make again, `crate::capture::restart`), otherwise after it.
+//! 2. Their restartable sequences (rseq(2)) are ended, since the kernel would set the thread's IP
+//!    to the program's code. An area for trace buffers is prepared for each thread.
+//! 3. Each thread enters the code cache. None is resumed before all have.
 
 use super::engine::Engine;
 use super::process::Process;
@@ -8,17 +14,19 @@ use crate::capture::Error;
 use crate::capture::recorder::Prepared;
 use crate::capture::restart::registers_outside_call;
 use crate::capture::unrecordable::{FORBIDS_TIME, PR_TSC_SIGSEGV};
-use crate::common::Tid;
+use crate::common::{Pid, Tid};
 use crate::engine::Place;
 use crate::tracee::{self, Tracee, USER_CS_64};
 
 impl Engine {
     /// Begins to record the program, whose threads `tids` are all stopped anywhere in it, and
     /// resumes them in the code cache. Returns an error, and removes the recording, if a thread
-    /// runs 32-bit code.
+    /// runs 32-bit code. Without threads, removes it and returns `Ok`. After any later error, such
+    /// as that of a thread that forbade itself the time-stamp counter, the recording stays, and is
+    /// the store's latest.
     pub(super) fn record_running(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
         let pid = self.program;
-        let refused = tids.iter().try_for_each(|&tid| move_before_restart(Tracee(tid), pid));
+        let refused = tids.iter().try_for_each(|&tid| move_outside_call(Tracee(tid), pid));
         let Some(&first) = tids.first().filter(|_| refused.is_ok()) else {
             prepared.give_up();
             return refused;
@@ -30,6 +38,8 @@ impl Engine {
             sequences.push(process.engine.forbid_rseq(Tracee(tid))?);
             process.engine.prepare_area(Tracee(first))?;
         }
+        // The engine keeps each prepared area for its thread until it is settled. Now there is one
+        // for each thread, which `add_thread` takes below.
         for _ in tids {
             process.engine.settle_prepared_area();
         }
@@ -64,9 +74,9 @@ impl Process {
     }
 }
 
-/// Moves a stopped thread before a call that the kernel would restart. Returns an error if it runs
-/// 32-bit code.
-fn move_before_restart(tracee: Tracee, pid: crate::common::Pid) -> Result<(), Error> {
+/// Moves a stopped thread out of the system call that it is in, if any: before one that the kernel
+/// would restart, otherwise after it. Returns an error if the thread runs 32-bit code.
+fn move_outside_call(tracee: Tracee, pid: Pid) -> Result<(), Error> {
     let registers = tracee.registers()?;
     if registers.cs != USER_CS_64 {
         let why = "it runs 32-bit code".to_owned();

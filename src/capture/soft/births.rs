@@ -1,7 +1,18 @@
-//! Births of threads and of child processes. A child process is recorded or left; one that shares
-//! its parent's memory runs natively. If such a child is to be recorded, it is a *borrower* until
-//! its execve(2): its recording starts there. A child killed before its first instruction gets no
-//! recording. An *exit stop* is the last stop of a thread, before it is gone.
+//! Births of threads and of child processes.
+//!
+//! 1. The parent stops in its system call with an event of the birth (`handle_birth`). The kernel
+//!    reports the child's first stop before or after that; one that comes before is kept in
+//!    `early_stops`.
+//! 2. A new thread is recorded. It takes the area for trace buffers that was prepared before the
+//!    call (`calls`), and goes on in the code cache.
+//! 3. A child process leaves the code cache, and loses the recorder's memory if it has a copy of
+//!    its parent's. It is then kept stopped for the debugger (`forks`), detached from, or recorded.
+//! 4. A child that shares its parent's memory (vfork(2)) cannot be recorded yet. It runs natively
+//!    as a *borrower*, up to its execve(2), and its recording starts there.
+//!
+//! A child killed before its first instruction gets no recording. If the parent is killed in the
+//! call, the birth is not reported: `handle_unreported_birth` looks for the child at the parent's
+//! *exit stop*, the last stop of a thread before it is gone.
 
 use super::engine::{BACKEND, Engine};
 use super::events::disturbing_stop;
@@ -27,7 +38,8 @@ const SYSCALL_BYTES: u64 = 2;
 
 impl Engine {
     /// Handles the birth of a thread or process, reported by a stop of its parent: begins to record
-    /// it, or leaves it. Resumes the parent, unless a debugger is to see the birth.
+    /// it, or leaves it. Resumes the parent, unless a debugger is to see the birth. Does nothing if
+    /// the parent is gone.
     pub(super) fn handle_birth(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
         let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
         let child = Tid(i32::try_from(message).unwrap_or(0));
@@ -59,8 +71,9 @@ impl Engine {
     }
 
     /// Waits for the first stop of the new thread or process `child`, and begins to record it, or
-    /// leaves it. Returns true if it is a process that stays stopped at its birth until a debugger
-    /// has seen it.
+    /// leaves it. Lets it end if it was killed before. Returns true if it is a process that stays
+    /// stopped at its birth until a debugger has seen it: the caller keeps it (`stop_at_fork`), or
+    /// detaches from it.
     fn adopt_or_leave(
         &mut self,
         parent: Tid,

@@ -1,5 +1,13 @@
 //! System calls that change the recorder's view of the process, such as mmap(2). The thread stops
-//! before them, in the code cache, and after some of them; all other calls run without a stop.
+//! before them, in the code cache; all other calls run without a stop. From there
+//! (`handle_call_start`), there are four ways:
+//!
+//! - The call is made in the cache, without a stop at its end.
+//! - The call is made by a single step ([`Activity::InCall`]), and `handle_call_end` records its
+//!   effects.
+//! - The recorder answers the call: the thread is moved past it, with a result (`skip_call`).
+//! - The process cannot be recorded beyond the call: the caller ends its recording
+//!   (`leave_reason`).
 
 use super::process::Process;
 use super::stopping_calls::HANDLED_CALLS;

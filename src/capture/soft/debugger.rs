@@ -1,4 +1,12 @@
 //! Debugger requests to a translated process, and the stops of its threads for them.
+//!
+//! A thread has two stops at a system call that the debugger catches:
+//!
+//! 1. It stops before the call (`stop_before_call`), and its `caught_call` says where.
+//! 2. Before it is resumed, `note_caught_calls` adds the address after the call to those at which
+//!    threads leave the cache (`Debugger::stops`). The thread then passes the place of its first
+//!    stop once (`stops_at_call`), and makes the call.
+//! 3. It leaves the cache after the call, and reports the return (`handle_stop_address`).
 
 use super::process::Process;
 use super::thread::{Activity, Thread};

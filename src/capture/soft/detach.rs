@@ -1,6 +1,15 @@
-//! Leaves processes by request, so that they go on natively: all threads are interrupted, each is
-//! moved out of the code cache at its next stop and waits as [`Activity::ReadyToDetach`], and once
-//! all wait, nothing of the recorder stays in the process. `left` leaves processes at once.
+//! Leaves processes by request, so that they go on natively. `left` leaves processes at once.
+//!
+//! 1. All threads are interrupted (`interrupt_to_leave`).
+//! 2. Each is moved out of the code cache at its next stop, and waits as
+//!    [`Activity::ReadyToDetach`]. One that is in an instruction, a call or the entry into a
+//!    handler first ends that; a stop for another reason is handled, and the thread is interrupted
+//!    again.
+//! 3. Once all threads of a process wait, its final state is written, nothing of the recorder stays
+//!    in it, and all are detached from.
+//!
+//! `move_out_if_interrupted` does step 2 for debuggers (`go`) and snapshots (`snapshot`) as well,
+//! which mark threads as [`Activity::Stopped`].
 
 use super::engine::Engine;
 use super::events::disturbing_stop;

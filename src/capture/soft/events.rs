@@ -1,10 +1,15 @@
 //! Handles stops of threads: execve(2), exit stops, ends. `births` handles births, `signals` stops
 //! for signals, which include requests of the code cache and system calls.
 //!
-//! A thread that is about to end has an *exit stop*, and is gone once it is resumed from there. If
-//! its process ends, it is kept there until all threads are. The thread that ended the process is
-//! the *culprit* (`crate::capture::culprit`). A *borrower* is a child that uses its parent's memory
-//! (`births`).
+//! A thread ends in two steps. It first has an *exit stop*, where its trace ends, and is gone once
+//! it is resumed from there. If it ends alone, it is resumed at once. If its process ends, it is
+//! kept there until all threads are: then the final state is written, and all are resumed
+//! (`end_if_all_at_exit`). The kernel reports the end of a process's first thread last, and the
+//! recording is completed then. A thread may be gone without an exit stop that was seen: it is
+//! *lost*.
+//!
+//! The thread that ended the process is the *culprit* (`crate::capture::culprit`). A *borrower* is
+//! a child that uses its parent's memory (`births`).
 
 use super::engine::Engine;
 use super::exact::Exactness;
@@ -24,8 +29,9 @@ use crate::insn::Registers;
 use crate::tracee::{PtraceEvent, Stop, Tracee};
 
 impl Engine {
-    /// Handles a stop of any kind of thread. A stop of an unknown thread is kept until its birth is
-    /// reported.
+    /// Handles a stop of any kind of thread, and resumes it unless it is to stay stopped. A stop of
+    /// an unknown thread is kept until its birth is reported; if it is its exit stop, the thread is
+    /// also resumed.
     pub(super) fn handle(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         if self.borrowers.contains_key(&tid) {
             return self.handle_borrower_stop(tid, stop);
@@ -182,7 +188,8 @@ impl Engine {
     }
 
     /// Forgets a thread that is gone. If its exit stop was not seen, ends its trace, and returns
-    /// true. Returns false otherwise, or if it is unknown.
+    /// true: its process may be complete at its exit stops now. Returns false otherwise, or if it
+    /// is unknown.
     pub(super) fn forget_lost_thread(&mut self, tid: Tid) -> bool {
         let thread = self.threads.remove(&tid);
         let Some(thread) = thread.filter(|t| t.activity != Activity::AtExitStop) else {
@@ -205,7 +212,7 @@ impl Process {
     }
 
     /// Ends the trace of a thread that was killed without an exit stop. The records up to its last
-    /// system call, at least, are kept.
+    /// system call, at least, are kept, unless the program overwrote its trace pointer.
     pub(super) fn end_lost_trace(&mut self, mut thread: Thread) {
         let pointer = thread.translated.trace_pointer(self.engine.shared());
         if thread.buffers.holds(pointer) {

@@ -6,6 +6,11 @@
 //! - After vfork(2), the child shares its parent's memory, and the parent waits in the kernel. The
 //!   child runs natively until its execve(2), and is recorded from there on. If the debugger has
 //!   left the parent before (`followed_child` is set), the recorder leaves it then.
+//!
+//! A parent in vfork(2) first stops in its call (`waits_for_child`), to report the birth. Resumed
+//! from there, it waits in the kernel ([`Activity::WaitingForChild`]), where nothing can stop it.
+//! At the end of the call (`handle_syscall_stop`), it reports the end of the wait if the debugger
+//! wants that, and goes on in the cache.
 
 use super::engine::{BACKEND, Engine};
 use super::events::disturbing_stop;

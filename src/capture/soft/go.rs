@@ -1,7 +1,10 @@
 //! Resumes a program under a debugger, and stops all its threads again at the next event:
-//! [`Engine::go`]. A single step is executed natively, outside the cache, with these exceptions,
-//! which run in the cache up to the step's end: a SYSCALL, a step that begins with a signal, and a
-//! thread that waits for its vfork(2) child.
+//! [`Engine::go`]. The steps of a request are those of `crate::capture::debugged`.
+//!
+//! A single step is executed natively, outside the cache, with these exceptions, which run in the
+//! cache up to the step's end: a SYSCALL, a step that begins with a signal, and a thread that waits
+//! for its vfork(2) child. In a native step, the thread runs alone. In case it waits for another
+//! thread, the others have their *turn* in one step of [`STEPS_PER_TURN`].
 
 use super::engine::Engine;
 use super::process::Process;
@@ -111,7 +114,8 @@ impl Engine {
     }
 
     /// Notes the signals of `go` in their threads, to be delivered when these are resumed: another
-    /// thread's event may be reported before.
+    /// thread's event may be reported before. A thread keeps a signal that was chosen earlier if
+    /// `go` has none for it.
     fn set_chosen_signals(&mut self, go: &Go) {
         let others = go.signals.iter().copied().filter(|(tid, _)| *tid != go.thread);
         let own = Some((go.thread, go.signal)).filter(|(_, signal)| *signal != 0);
@@ -210,8 +214,9 @@ impl Engine {
         Ok(is_call.then(|| ip + SYSCALL_INSN.len() as u64))
     }
 
-    /// Interrupts all running threads, and waits until they are stopped outside the cache. Other
-    /// stops in between are handled, and may add unreported events.
+    /// Interrupts all running threads, and waits until they are stopped outside the cache, or at
+    /// their exit stops. Other stops in between are handled, and may add unreported events. Threads
+    /// that wait for a vfork(2) child stay in the kernel.
     pub(super) fn halt_all(&mut self) -> Result<(), Error> {
         for thread in self.threads.values_mut().filter(|thread| is_to_be_stopped(thread)) {
             thread.was_never_interrupted = false;

@@ -195,8 +195,9 @@ impl Process {
     }
 
     /// Translates code that a stopped thread is about to execute, if that was not done before, and
-    /// write-protects its pages. Records the code if it differs from the recorded code. Returns the
-    /// address in the cache to enter.
+    /// write-protects its pages. Starts again if one of these was written in between. Records the
+    /// code if it differs from the recorded code. Returns the address in the cache to enter. Does
+    /// not move the thread.
     fn translate(&mut self, thread: &mut Thread, wanted: WantedCode) -> Result<u64, Error> {
         loop {
             let translation = self.engine.translate(thread.tracee(), wanted)?;

@@ -1,4 +1,8 @@
 //! Encodes and writes the records so far, periodically, while the program runs.
+//!
+//! No thread is stopped for it: the records of a running thread are known up to its last system
+//! call at least. They are sent to the encoder, which runs on another thread; the packets that it
+//! makes of them are written at the next saving.
 
 use super::engine::Engine;
 use super::process::Process;

@@ -1,6 +1,13 @@
-//! Handles stops of threads for signals: those that the code cache itself raises, such as SIGTRAP
-//! at a request for a translation (`crate::engine::SignalStop` lists them), and the program's. A
-//! thread executes an instruction *natively* outside of the cache, by a single step.
+//! Handles stops of threads for signals. The engine first finds the cause of each
+//! (`crate::engine::SignalStop`): the code cache raises signals itself, such as SIGTRAP at a
+//! request for a translation; all others are the program's.
+//!
+//! For some causes, the thread leaves the cache: at once at the beginning of a superblock
+//! (`move_to_program`), otherwise by single steps up to a place where its state is exact (`exact`).
+//! Another stop may come during these steps, a *disturbance*: it is queued, to be handled next, and
+//! the thread is still in the cache. Outside, the thread executes one instruction *natively*, by a
+//! single step (`step_natively`), enters a signal's handler, or stops for the debugger. Then it
+//! enters the cache again.
 
 use super::engine::Engine;
 use super::events::disturbing_stop;
@@ -277,7 +284,7 @@ impl Process {
         mut info: SiginfoBytes,
     ) -> Result<Option<Stop>, Error> {
         let signal = siginfo::signal_of(&info);
-        if let Some(written) = thread.pending.take_next_siginfo(signal) {
+        if let Some(written) = thread.pending.take_written_siginfo(signal) {
             info = written;
             thread.tracee().set_signal_info(&info)?;
         }

@@ -1,5 +1,10 @@
-//! Writes the contents of the rings while the program runs. Running threads stop for a moment; the
-//! records of threads that wait in the kernel are complete up to their system calls.
+//! Writes the contents of the rings while the program runs, when a requester asks for it
+//! (`crate::capture::snapshot`): counts the snapshot as started, stops the threads that execute
+//! code, sends the records in all rings to the encoder, waits for their packets, writes them,
+//! counts the snapshot as written, and resumes the threads.
+//!
+//! The records of threads that wait in the kernel are complete up to their system calls, so these
+//! are not stopped.
 
 use super::engine::Engine;
 use super::process::Process;
@@ -33,8 +38,9 @@ impl Engine {
         tids.into_iter().try_for_each(|tid| self.with_thread(tid, Process::resume_in_cache))
     }
 
-    /// Stops all threads that execute code outside the cache ([`Activity::Stopped`]), and waits
-    /// until they are. Handles their other stops.
+    /// Stops all threads that execute code: each waits outside the cache as [`Activity::Stopped`],
+    /// at its exit stop, or in a group stop. Waits until they are there. Handles all other stops
+    /// that come.
     fn stop_running_threads(&mut self) -> Result<(), Error> {
         let mut awaited: BTreeSet<Tid> =
             self.threads.values().filter(|thread| executes_code(thread)).map(Thread::tid).collect();

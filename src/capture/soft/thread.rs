@@ -139,7 +139,8 @@ impl Thread {
     }
 
     /// Resumes the thread with `signal` (0: none), in its current activity: by a single step if it
-    /// is to stop at the end of that.
+    /// is to stop at the end of that, or up to the end of the call in which it waits for a child.
+    /// Does not change the activity.
     pub(super) fn resume_activity(&self, signal: Signo) -> Result<(), Error> {
         match self.activity {
             // The instruction, call or entry into the handler has not ended: step until it has.

@@ -2,7 +2,8 @@
 //!
 //! The encoder runs on another thread, and encodes records some time after they were sent. An
 //! [`TraceItem::Flush`] requests the packets so far. In a ring, records are kept instead, and only
-//! the last ones are encoded: when their thread ends, or for a snapshot.
+//! the last ones are encoded: when their thread ends, or for a snapshot. *Harm* is damage that the
+//! program did to the memory of its records (`harm`).
 
 use super::process::Process;
 use super::thread::Thread;
@@ -51,7 +52,8 @@ impl Process {
 
     /// Sends the records of a running thread to the encoder, as far as they are known without a
     /// stop: up to its last system call at least. Returns true if there may be new ones since the
-    /// last call.
+    /// last call. Sends nothing, and returns false, if its trace pointer is outside its buffer:
+    /// that may be out of date.
     pub(super) fn send_known_records(&mut self, thread: &mut Thread) -> bool {
         let pointer = thread.translated.trace_pointer(self.engine.shared());
         let code = self.engine.translator();
@@ -78,7 +80,8 @@ impl Process {
         self.tracer.send_kept_so_far(self.engine.translator(), tid);
     }
 
-    /// Frees the trace buffers of a thread that ended, for later threads.
+    /// Frees the trace buffers of a thread that ended, for later threads. Its records must have
+    /// been sent.
     pub(super) fn free_buffers(&mut self, thread: Thread) {
         self.tracer.close_thread(self.engine.translator(), &thread.buffers);
         self.engine.recycle_area(thread.translated.area, thread.translated.busy);

@@ -1,5 +1,9 @@
 //! System calls of a stepped thread, from the call instruction to the return.
 //!
+//! The call is noted before its instruction is executed (`note_call`). The thread then has two call
+//! stops: at the start (`handle_call_start`), after which `is_entered` is true, and at the end
+//! (`handle_call_end`), at which the instruction is added to the thread's path.
+//!
 //! A call that a signal interrupted may end with a code by which the kernel restarts it. The thread
 //! is in its `restarting_call` then: until the kernel repeats the call, which is the next call
 //! stop, or a handler begins.

@@ -1,7 +1,12 @@
 //! Runs a stepped program for a debugger until an event, then stops all threads. Each instruction
-//! ends in a stop anyway, so breakpoints need no INT3s. A *newborn* is a child that stays stopped
-//! at its birth until the debugger follows or leaves it. An *exit stop* is the last stop of a
-//! thread, before it is gone.
+//! ends in a stop anyway, so breakpoints need no INT3s: `must_stop_before` looks for one before a
+//! thread is stepped, and `handle_for_debugger` looks for other events after each stop. The steps
+//! of a request are those of `crate::capture::debugged`.
+//!
+//! A *newborn* is a child that stays stopped at its birth until the debugger follows or leaves it.
+//! An *exit stop* is the last stop of a thread, before it is gone. A step that makes no system
+//! call, and gets no signal, runs one thread alone (`Debugger::alone`), but for one in
+//! [`STEPS_PER_TURN`].
 
 use super::engine::{Engine, TURN_STEPS};
 use super::process::Process;

@@ -33,7 +33,8 @@ const STOPS_PER_FLUSH: u32 = 1024;
 const PATH_CHUNK_BYTES: usize = 4096;
 
 /// Restricts this thread, and the program that it launches, to the current CPU. They run
-/// alternately, and would have to wake another CPU each time.
+/// alternately, and would have to wake another CPU each time. Does nothing if that CPU is unknown.
+/// The restriction is never lifted.
 pub(super) fn stay_on_this_cpu() -> Result<(), tracee::Error> {
     match Cpus::current() {
         Ok(here) => here.pin_this_thread(),

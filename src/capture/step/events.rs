@@ -1,9 +1,13 @@
 //! Handles stops of threads: ends of steps, signals, births, execve(2), exits. The main loop
 //! decides which thread runs.
 //!
-//! Each thread has a *path*, which encodes its executed instructions as packets. `retire` adds an
-//! executed instruction to it, `divert` a move that no instruction made. In between, `enter_user`
-//! adds a return from the kernel to the program, and `interrupt` an entry into the kernel.
+//! The life of an instruction: the main loop decodes it (`insn`), and steps the thread. The stop
+//! after the step is a SIGTRAP, at which the instruction is *retired*: added to the thread's
+//! *path*, which encodes executed instructions as packets. `divert` adds a move that no instruction
+//! made, such as to a signal's handler. In between, `enter_user` adds a return from the kernel to
+//! the program, and `interrupt` an entry into the kernel. A system call takes several stops
+//! (`calls`), and is retired when it is done, or before, if the thread ends in it or waits for a
+//! child.
 
 use super::calls;
 use super::engine::{BACKEND, Engine};
@@ -350,7 +354,7 @@ fn handle_signal(
     thread: &mut Thread,
     mut info: SiginfoBytes,
 ) -> Result<(), Error> {
-    if let Some(written) = thread.pending.take_next_siginfo(siginfo::signal_of(&info)) {
+    if let Some(written) = thread.pending.take_written_siginfo(siginfo::signal_of(&info)) {
         info = written;
         gone_is_fine(thread.tracee.set_signal_info(&info))?;
     }

@@ -106,7 +106,8 @@ impl Process {
     }
 
     /// Makes the vsyscall that a thread is about to make by a call to the vsyscall page. Returns
-    /// the address where the thread continues; `None` if it is not there.
+    /// the address where the thread continues; `None` if it is not there, or if the process has no
+    /// vdso, whose SYSCALL instruction makes the call.
     pub(super) fn make_vsyscall(&self, thread: &Thread) -> Result<Option<Addr>, Error> {
         if vsyscall_at(thread.ip).is_none() {
             return Ok(None);

@@ -174,8 +174,9 @@ impl Thread {
         gone_is_fine(self.tracee.listen())
     }
 
-    /// Restores the thread's signal mask after steps with SIGTRAP unblocked. Returns the signal to
-    /// resume the thread with (0: none).
+    /// Restores the thread's signal mask after steps with SIGTRAP unblocked (`trap`). Returns the
+    /// signal to resume the thread with (0: none), which is a held SIGTRAP: not
+    /// `signal_to_deliver`.
     pub(super) fn restore_trap_mask(&mut self) -> Result<Signo, tracee::Error> {
         self.trap.restore_mask(self.pid, self.tracee, self.signal_to_deliver)
     }

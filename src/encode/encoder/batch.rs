@@ -63,7 +63,7 @@ impl Batch {
         self.len
     }
 
-    /// Adds the `count` low bits of `bits`, up to [`TNT_BITS`] branch outcomes, the oldest highest.
+    /// Adds the `count` low bits of `bits`, [`TNT_BITS`] at most, as TNT bits, the oldest highest.
     /// The other bits must be 0. Writes a long TNT if it is full.
     #[inline(always)]
     pub(super) fn add_bits(&mut self, bits: u64, count: u32) {

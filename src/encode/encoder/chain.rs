@@ -6,6 +6,10 @@
 //! that does not fit. Its calls may return within the chain, and its returns may lead to calls
 //! before it (*pops*), which are those of the return stack at that time. [`Chain::apply_to_stack`]
 //! and [`Chain::put_packets`] apply it, if it starts at the current address and its pops match.
+//!
+//! The return stack has [`STACK_DEPTH`] entries, and a call on a full stack overwrites the oldest
+//! one. How many are left after a chain depends on how many there were before it, so a chain has
+//! only their maximum (`depth_limit`), which it imposes on the depth that it finds.
 
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
 
@@ -230,8 +234,8 @@ struct ChainBuilder<'a> {
     pushes: Vec<u64>,
     /// Targets of the chain's returns to calls before it.
     pops: Vec<u64>,
-    /// The maximum depth of the return stack after the records so far.
-    limit: usize,
+    /// The maximum depth of the return stack after the records so far ([`Chain::depth_limit`]).
+    depth_limit: usize,
     /// The edge that added the last TNT bit or packet, if it is direct, and the quiet ones after
     /// it.
     edges_since_bit: Vec<&'a Edge>,
@@ -250,7 +254,7 @@ impl<'a> ChainBuilder<'a> {
             chain: Chain { start: record(0)?.0.start, ..Chain::NONE },
             pushes: Vec::new(),
             pops: Vec::new(),
-            limit: STACK_DEPTH,
+            depth_limit: STACK_DEPTH,
             edges_since_bit: Vec::new(),
         };
         let mut here = builder.chain.start;
@@ -303,8 +307,10 @@ impl<'a> ChainBuilder<'a> {
             self.edges_since_bit.push(edge);
         }
         if compact.peak > 0 {
+            // The path has up to `peak` own entries on the stack at one time (`Edge::peak`), so at
+            // most STACK_DEPTH - peak older ones survive it. It adds `pushes` to those.
             let limit = STACK_DEPTH.saturating_sub(compact.peak.into());
-            self.limit = self.limit.min(limit) + pushes.len();
+            self.depth_limit = self.depth_limit.min(limit) + pushes.len();
         }
         self.pushes.extend(pushes);
         chain.add_bits(compact.bits.into(), compact.bit_count);
@@ -321,8 +327,9 @@ impl<'a> ChainBuilder<'a> {
     fn add_target(&mut self, edge: &CompactEdge, next: Option<u64>) -> Option<u64> {
         match edge.treatment {
             Treatment::Return => {
-                let next = next.filter(|next| self.limit > 0 && self.apply_return(*next))?;
-                self.limit -= 1;
+                // With a limit of 0, the entry may have been overwritten.
+                let next = next.filter(|next| self.depth_limit > 0 && self.apply_return(*next))?;
+                self.depth_limit -= 1;
                 self.chain.add_bits(1, 1);
                 Some(next)
             }
@@ -361,7 +368,7 @@ impl<'a> ChainBuilder<'a> {
             first_address: u32::try_from(addresses.len()).unwrap_or(u32::MAX),
             pops: count(&self.pops),
             pushes: count(&self.pushes),
-            depth_limit: u8::try_from(self.limit).unwrap_or(0),
+            depth_limit: u8::try_from(self.depth_limit).unwrap_or(0),
             ..self.chain
         };
         addresses.extend(self.pops);

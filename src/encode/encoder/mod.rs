@@ -426,7 +426,8 @@ impl Encoder {
         }
     }
 
-    /// Writes the pending bits and a TIP to `target`, and moves there. [`encode`] would be slower.
+    /// Writes the pending bits and a TIP to `target`, moves there, and forgets the edges before it
+    /// ([`Self::forget_edges`]). [`encode`] would be slower.
     fn put_tip(&mut self, target: u64) {
         self.flush();
         let payload = self.last_ip.compress(Addr(target));
@@ -445,8 +446,8 @@ impl Encoder {
         self.forget_edges();
     }
 
-    /// Adds `count` branch outcomes, the oldest highest in `bits`, to the pending bits. Writes a
-    /// long TNT whenever these fill one.
+    /// Adds `count` branch outcomes, 64 at most, the oldest highest in `bits`, to the pending bits.
+    /// Writes a long TNT whenever these fill one. Ignores the other bits.
     #[inline]
     fn add_bits(&mut self, bits: u64, count: u32) {
         let mut left = count;

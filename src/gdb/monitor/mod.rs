@@ -40,25 +40,38 @@ After a seek, gdb still shows old values: type `maintenance flush register-cache
 `maintenance flush dcache`, or use the command cf-seek of contraflow's gdb script.
 ";
 
+/// The answer of a run without a history.
+const NO_HISTORY: &str = "there is no history: no program has run here yet\n";
+/// The answer of an exact recording, which has values instead, to a command that needs a path.
+const NO_PATH: &str = "only recordings of the path have that: in an exact recording `history`, `find`, \
+                       breakpoints, watchpoints and reverse-continue answer\n";
+/// The time between two reports of progress.
+const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
+/// The minimum progress between two reports, in percent of the whole.
+const PROGRESS_PERCENT: u64 = 5;
+
 /// The result of a `monitor` command.
 pub(super) struct Answer {
     /// The text to show.
     pub(super) text: String,
-    /// The position to move to when the client resumes.
-    pub(super) seek: Option<u64>,
+    /// The position to move to when the client resumes, instead of running (`on-continue`). `None`
+    /// leaves one that an earlier command set.
+    pub(super) repeat_at_resume: Option<u64>,
     /// True if the server shall end when the client leaves.
     pub(super) exits: bool,
 }
 
 impl From<String> for Answer {
     fn from(text: String) -> Self {
-        Self { text, seek: None, exits: false }
+        Self { text, repeat_at_resume: None, exits: false }
     }
 }
 
 /// Executes a command, which may move in the history, and returns its answer. Calls `interrupted`
 /// regularly, and stops if it returns true; calls `say` with reports of progress. A command after
-/// `on-continue` is executed at once, and its move is repeated when the client resumes.
+/// `on-continue` is executed at once; if the last line of its answer starts with "position ", the
+/// client's next resume moves to where the run is after the command, instead of running
+/// ([`Answer::repeat_at_resume`]).
 pub(super) fn answer<R: Run>(
     session: &mut Session<R>,
     command: &str,
@@ -78,10 +91,11 @@ pub(super) fn answer<R: Run>(
         && !command.trim_start().starts_with("on-continue")
     {
         let answer = answer(session, command, interrupted, say);
-        // The answer of every command that moved ends with such a line.
+        // The answer of every command that moved ends with such a line; those of `when` and of
+        // `gaps`, which do not move, may too.
         let moved = answer.text.lines().last().is_some_and(|last| last.starts_with("position "));
         let here = session.run().position().filter(|_| moved);
-        return Answer { seek: here.map(|here| here.at), ..answer };
+        return Answer { repeat_at_resume: here.map(|here| here.at), ..answer };
     }
     let words: Vec<&str> = command.split_whitespace().collect();
     let text = match words.as_slice() {
@@ -114,16 +128,6 @@ pub(super) fn answer<R: Run>(
     };
     text.into()
 }
-
-/// The answer of a run without a history.
-const NO_HISTORY: &str = "there is no history: no program has run here yet\n";
-/// The answer of an exact recording, which has values instead, to a command that needs a path.
-const NO_PATH: &str = "only recordings of the path have that: in an exact recording `history`, `find`, \
-                       breakpoints, watchpoints and reverse-continue answer\n";
-/// The time between two reports of progress.
-const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
-/// The minimum progress between two reports, in percent of the whole.
-const PROGRESS_PERCENT: u64 = 5;
 
 /// Returns the answer to a question that needs a path, where there is none: in an exact recording,
 /// or without any history.

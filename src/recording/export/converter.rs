@@ -1,6 +1,11 @@
 //! Conversion of a recording's sideband to perf's records: threads, programs, mappings, code,
 //! context switches. The records are collected in a [`PerfWriter`]; the files of the code are
 //! stored at once in `symfs`, the directory for perf's `--symfs`.
+//!
+//! The order of calls: `add_threads`, `add_traces`, then `add_record` for each record of the
+//! sideband in order (`add_exec` for an exec(2) whose new name is known), and `store_code_files`.
+//! Code that was in no file is collected in two files for that: [`CODE_NAME`] has the code that was
+//! made at run time, [`CORE_NAME`] the code of the core file.
 
 use super::super::error::{Error, ErrorKind};
 use super::super::format::TraceId;

@@ -103,7 +103,7 @@ fn write(reader: &Reader, out: &Path, file: File, root: PathBuf) -> Result<Expor
     })
 }
 
-/// Returns true if `record` has the thread's new name after `exec`, which is an exec(2).
+/// Returns true if `exec` is an exec(2), and `record` has the thread's new name after it.
 fn is_name_of(record: &Record, exec: &Record) -> bool {
     matches!((&exec.event, &record.event), (Event::Exec { .. }, Event::Comm { .. }))
         && (record.tsc, record.tid) == (exec.tsc, exec.tid)

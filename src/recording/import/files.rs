@@ -107,7 +107,8 @@ impl Opening {
         Mapped::open(&real).at(&real)
     }
 
-    /// Reads the context switches of a CPU; none if the bundle has no clock for their times.
+    /// Reads the context switches of a CPU from a file of the bundle's directory. Fails if it is
+    /// malformed. None if the bundle has no clock for their times; the file is read even then.
     fn switches(&self, cpu: u32, name: &str) -> Result<Vec<CpuSwitch>, Error> {
         let bytes = self.inside(name)?;
         let switches = perf_switches(&bytes);

@@ -1,6 +1,7 @@
 //! The entries of a log. An entry is an event of one thread, and the thread's position at the
 //! event: the *ticks* since its last entry. A tick is a branch that is counted; every cycle of
-//! control flow has one.
+//! control flow has one. *Within a tick* means after one tick and before the next: there, a thread
+//! is at each address once at most, so its position is exact with the address ([`PlaceInTick`]).
 
 use super::bytes::Bytes;
 use crate::common::{Addr, AddrRange, Pid, Tid};

@@ -2,8 +2,11 @@
 //! dropped.
 //!
 //! Each part but the first begins at a keyframe (a file with the state of the process, from which a
-//! replay can begin), so it can become the first one when the parts before it are dropped. The
-//! caller calls `begin_part` at a keyframe.
+//! replay can begin), so it can become the first one when the parts before it are dropped: the
+//! caller writes a keyframe, and calls `begin_part` before the next entry.
+//!
+//! A file of the log may be written by another thread (`write`). So an error may be that of an
+//! earlier entry.
 
 use super::super::error::{At, Error};
 use super::super::format::log_name;

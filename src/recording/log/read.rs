@@ -1,5 +1,9 @@
 //! Reads the log, a chunk at a time. Entries are numbered from the beginning of the run, even if
 //! the first parts of the log were dropped.
+//!
+//! A chunk of the log (`LogChunk`) is whole entries that were compressed together. In the file, it
+//! is the payload of one *frame*, or of several in a row, of which each but the last says that it
+//! continues. In the module `chunk`, and in [`WholeChunks`], each frame counts as a chunk.
 
 use super::super::chunk::{WholeChunks, parse_frames};
 use super::super::error::{Error, ErrorKind};
@@ -25,7 +29,7 @@ struct LogFiles {
     first: u64,
     parts: Vec<LogFile>,
     /// The whole chunks of all parts, in order.
-    chunks: Vec<Chunk>,
+    chunks: Vec<LogChunk>,
 }
 
 /// A file of a log.
@@ -45,13 +49,13 @@ pub(in crate::recording) struct BrokenPart {
     pub(in crate::recording) file_bytes: u64,
 }
 
-/// The place of a chunk of encoded entries.
+/// The place of a chunk of the log: encoded entries that were compressed and written together.
 #[derive(Debug)]
-struct Chunk {
+struct LogChunk {
     /// The index of the file that contains the chunk.
     part: usize,
-    /// The payloads of the chunk, as ranges of that file.
-    frames: Vec<Range<usize>>,
+    /// The payloads of the chunk's frames, as ranges of that file; each but the last continues.
+    payloads: Vec<Range<usize>>,
 }
 
 /// A position in a log, before the next entry to read. A copy of it moves independently.
@@ -131,7 +135,7 @@ impl Log {
         let last = self.files.chunks.last();
         let before = last.and_then(|chunk| self.files.parts.get(..chunk.part)).unwrap_or_default();
         let before = before.iter().map(|part| part.bytes.as_ref().len()).sum::<usize>();
-        let end = last.and_then(|chunk| chunk.frames.last()).map_or(0, |frame| frame.end);
+        let end = last.and_then(|chunk| chunk.payloads.last()).map_or(0, |payload| payload.end);
         let size_bytes = (before + end) as u64;
         let mut totals = LogTotals { size_bytes, ..LogTotals::default() };
         let mut cursor = self.cursor();
@@ -141,14 +145,15 @@ impl Log {
         Ok(totals)
     }
 
-    /// Returns the encoded entries of a chunk; `None` after the last one.
+    /// Returns the encoded entries of a chunk; `None` after the last one. Fails if its payloads
+    /// cannot be unpacked.
     fn chunk(&self, number: usize) -> Result<Option<Vec<u8>>, Error> {
         let Some(chunk) = self.files.chunks.get(number) else { return Ok(None) };
         let part = self.files.parts.get(chunk.part);
         let bytes = part.map(|part| part.bytes.as_ref()).unwrap_or_default();
         let mut entries = Vec::new();
-        for frame in &chunk.frames {
-            let payload = bytes.get(frame.clone()).unwrap_or_default();
+        for payload in &chunk.payloads {
+            let payload = bytes.get(payload.clone()).unwrap_or_default();
             unpack_payload(payload, &mut entries).ok_or_else(|| self.damage(number))?;
         }
         Ok(Some(entries))
@@ -157,8 +162,8 @@ impl Log {
     /// Returns the error for a chunk that cannot be read, with its file and its offset there.
     fn damage(&self, number: usize) -> Error {
         let chunk = self.files.chunks.get(number);
-        let first = chunk.and_then(|chunk| chunk.frames.first());
-        let offset = first.map_or(0, |frame| frame.start) as u64;
+        let first = chunk.and_then(|chunk| chunk.payloads.first());
+        let offset = first.map_or(0, |payload| payload.start) as u64;
         let part = chunk.and_then(|chunk| self.files.parts.get(chunk.part));
         let path = part.map_or(Path::new(LOG), |part| &part.path);
         Error::new(path, ErrorKind::LogEntry { offset })
@@ -166,25 +171,25 @@ impl Log {
 }
 
 impl LogFiles {
-    /// Appends the whole chunks of a file, and returns their extent. A last chunk that continues in
-    /// a missing frame is not whole.
+    /// Appends a file and its whole chunks, and returns their extent. A last chunk that continues
+    /// in a missing frame is not whole.
     fn append(&mut self, path: &Path, bytes: Mapped) -> WholeChunks {
         let (payloads, mut whole) = parse_frames(bytes.as_ref());
         let part = self.parts.len();
-        let (mut chunks, mut is_open): (Vec<Chunk>, _) = (Vec::new(), false);
+        let (mut chunks, mut is_open): (Vec<LogChunk>, _) = (Vec::new(), false);
         for payload in payloads {
             let continues = bytes.as_ref().get(payload.clone()).is_some_and(is_continued);
             match chunks.last_mut().filter(|_| is_open) {
-                Some(chunk) => chunk.frames.push(payload),
-                None => chunks.push(Chunk { part, frames: vec![payload] }),
+                Some(chunk) => chunk.payloads.push(payload),
+                None => chunks.push(LogChunk { part, payloads: vec![payload] }),
             }
             is_open = continues;
         }
         if is_open {
             chunks.pop();
-            let last = chunks.last().and_then(|chunk| chunk.frames.last());
+            let last = chunks.last().and_then(|chunk| chunk.payloads.last());
             whole =
-                WholeChunks { size_bytes: last.map_or(0, |frame| frame.end) as u64, broken: true };
+                WholeChunks { size_bytes: last.map_or(0, |last| last.end) as u64, broken: true };
         }
         self.chunks.append(&mut chunks);
         self.parts.push(LogFile { path: path.to_owned(), bytes });

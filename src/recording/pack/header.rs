@@ -110,7 +110,8 @@ fn put_segments(field: &mut [u8], segments: &[Segment]) {
     }
 }
 
-/// Writes a number as octal digits, or in base 256 if they do not fit.
+/// Writes a number to a field of [`NUMBER_BYTES`]: as octal digits, or in base 256 if they do not
+/// fit.
 fn put_number(field: &mut [u8], number: u64) {
     let octal = format!("{number:011o}\0");
     if octal.len() == field.len() {

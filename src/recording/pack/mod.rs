@@ -1,5 +1,6 @@
 //! A recording as one file: a tar archive, compressed by gzip, which ordinary tools can list and
-//! extract too. `docs/recording-format.md` describes it.
+//! extract too. `docs/recording-format.md` describes it. The first file of the archive lists the
+//! others, and the manifest is the last one.
 //!
 //! Invariant: a packed file may come from anyone. Each header must be the one that the packer would
 //! have written for the next file of the list, so an archive contains nothing but the files of a

@@ -1,6 +1,14 @@
 //! The processes beside a live program: stopped children that the debugger does not follow yet, and
 //! the stopped parent of a child that it follows. The session's *program* is the process that the
 //! debugger follows; it has the history.
+//!
+//! After a vfork(2), the parent's thread waits until its child executes a program or ends.
+//! `Live::vfork_wait` is what the debugger knows of that wait:
+//! 1. The report of the vfork sets [`Vfork::Waits`].
+//! 2. If the debugger then goes to the past, where nothing waits, it is informed first that the
+//!    wait is over ([`Live::end_vfork_for_past`]), although it is not: [`Vfork::ReportedDone`].
+//! 3. The report of the real end clears it. After step 2, a [`Report::VforkDone`] is not passed on:
+//!    the program is resumed again ([`Live::resume_past_known_reports`]).
 
 use super::Live;
 use crate::capture::{Go, Report};
@@ -64,8 +72,9 @@ impl Live {
     }
 
     /// Returns a stop that reports a vfork wait as over, before the debugger goes to the past,
-    /// where nothing waits; `None` if the debugger knows of no wait, or requests no stops at
-    /// vforks. gdb keeps its breakpoints out of a process that waits for its child.
+    /// where nothing waits, and notes that the debugger is informed of it. Returns `None` if the
+    /// debugger knows of no wait, or requests no stops at vforks. gdb keeps its breakpoints out of
+    /// a process that waits for its child.
     pub(super) fn end_vfork_for_past(&mut self) -> Option<Stop> {
         let Some(Vfork::Waits(thread)) = self.vfork_wait.filter(|_| self.forks.vfork) else {
             return None;
@@ -109,7 +118,7 @@ impl Live {
         }
     }
 
-    /// Fails for a thread of a process beside the program.
+    /// Fails with [`Error::TwoProcesses`] for a thread of a process beside the program.
     pub(super) fn refuse_beside(&self, tid: Tid) -> Result<(), Error> {
         if self.is_of_process_beside(tid) { Err(Error::TwoProcesses) } else { Ok(()) }
     }

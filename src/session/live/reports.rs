@@ -1,4 +1,5 @@
-//! Translation of the reports of the capture to the stop reasons of the session.
+//! Translation of *reports*, the reasons for which the program under capture stopped, to the stop
+//! reasons of the session.
 
 use super::Live;
 use crate::capture::Report;

@@ -1,5 +1,10 @@
 //! Resumes of a live program at its live end. A *passed* signal is delivered without a stop; a
 //! *queued* one is delivered by the next resume, besides the signal of the order.
+//!
+//! A signal that stopped the program is kept in `stop_signal`, and is delivered only if the next
+//! order names it. The debugger may not know of it: another stop was reported in its place, or the
+//! debugger has been in the past since. Then `repeats_signal` is set, and the next resume executes
+//! nothing, but reports that signal, unless its order delivers one.
 
 use super::Live;
 use crate::capture::{Go, Report};

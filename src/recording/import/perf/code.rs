@@ -1,4 +1,11 @@
 //! The memory of a process over time: its mappings of code, and the events of its threads.
+//!
+//! [`history`] takes perf's records in order of time. A mapping of executable memory, by the
+//! process or by the owner of its memory before ([`Process::records`]), becomes an event with the
+//! code that was found for it: of a file, the vdso, or the core file. perf reports an exec(2) with
+//! the thread's new name only; the next mapping of a file shows the path. A core file has the
+//! memory of the last program, so it counts from the last exec(2) on, and all later mappings lie
+//! over it.
 
 use super::super::super::error::{Error, ErrorKind};
 use super::super::super::export::{ANONYMOUS_NAME, CODE_NAME, CORE_MAP_NAME, CORE_NAME, VDSO_NAME};
@@ -259,7 +266,8 @@ impl HistoryBuilder<'_> {
         }
     }
 
-    /// Returns the code of a mapping of the vdso, else that of the core file, else unknown code.
+    /// Returns the code of a mapping of the vdso: from the copy that perf kept (with a symfs, else
+    /// from the exported one), else from the core file; else unknown code.
     fn vdso_code(&mut self, map: &PerfMap, section: Section) -> Result<MappedCode, Error> {
         let section = Section { name: "[vdso]".into(), ..section };
         let bytes = match self.binaries.vdso(map)? {

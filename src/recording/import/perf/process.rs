@@ -1,5 +1,9 @@
 //! The choice of the process of a perf.data file that becomes the recording, the ancestors whose
 //! memory it inherited, and its threads.
+//!
+//! A process begins with a copy of its parent's memory. So before it was forked, the *owner* of its
+//! memory is the parent, before that the parent's parent, and so on: the mappings that count at a
+//! time are those of the owner then.
 
 use super::super::super::error::ErrorKind;
 use super::filter::filtered_files;

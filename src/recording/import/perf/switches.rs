@@ -1,4 +1,8 @@
 //! The context switches in perf's records, for the CPUs that have a trace.
+//!
+//! perf writes a record when a thread is switched in or out, and `ItraceStart` when the tracing of
+//! a thread starts. Where one of the switches has no record, [`switches`] infers it from the thread
+//! that ran on the CPU before.
 
 use super::super::super::error::ErrorKind;
 use super::super::super::format::TraceId;
@@ -46,31 +50,32 @@ pub(super) fn switches(
     let cpus: BTreeSet<u32> = cpus.collect();
     let Some(clock) = clock.filter(|_| !cpus.is_empty()) else { return Vec::new() };
     let mut switches = Vec::new();
+    // The thread on each CPU: `None` after a switch out; no entry before the CPU's first record.
     let mut running: HashMap<u32, Option<(Pid, Tid)>> = HashMap::new();
-    // CPUs that had a switch since their last loss: successive losses count as one.
-    let mut known = cpus.clone();
+    // CPUs without a loss since their last switch: successive losses count as one.
+    let mut whole = cpus.clone();
     for (_, record) in process.records(data) {
         let Some(time_ns) = record.id.time_ns else { continue };
         let tsc = clock.tsc(time_ns);
         let mut switch = |cpu, kind| switches.push(CpuSwitch { cpu, tsc, kind });
         let own = record.id.cpu.filter(|cpu| cpus.contains(cpu));
         match (&record.event, own) {
-            (PerfEvent::Lost(_), Some(cpu)) if known.remove(&cpu) => switch(cpu, SwitchKind::Lost),
+            (PerfEvent::Lost(_), Some(cpu)) if whole.remove(&cpu) => switch(cpu, SwitchKind::Lost),
             // Losses of a CPU without a trace do not matter.
             (PerfEvent::Lost(_), None) if record.id.cpu.is_none() => {
-                for cpu in std::mem::take(&mut known) {
+                for cpu in std::mem::take(&mut whole) {
                     switch(cpu, SwitchKind::Lost);
                 }
             }
             (PerfEvent::Switch { out, other }, Some(cpu)) => {
                 let Some((pid, tid)) = record.id.task else { continue };
+                // If a CPU's first record is a switch in, it also names the thread that ran before.
                 if let (false, Some(before), false) = (out, other, running.contains_key(&cpu)) {
-                    // A CPU's first record also names the thread that ran before.
                     switch(cpu, SwitchKind::Out(before.0, before.1));
                 }
                 let kind = if *out { SwitchKind::Out(pid, tid) } else { SwitchKind::In(pid, tid) };
                 switch(cpu, kind);
-                known.insert(cpu);
+                whole.insert(cpu);
                 running.insert(cpu, (!out).then_some((pid, tid)));
             }
             // A thread whose tracing starts is running, even if its switch is missing.
@@ -78,7 +83,7 @@ pub(super) fn switches(
                 let runs = Some((*pid, *tid));
                 if running.get(&cpu).copied().flatten() != runs {
                     switch(cpu, SwitchKind::In(*pid, *tid));
-                    known.insert(cpu);
+                    whole.insert(cpu);
                     running.insert(cpu, runs);
                 }
             }
