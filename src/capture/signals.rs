@@ -176,7 +176,7 @@ impl Leaving {
     }
 
     /// Returns true if a signal has asked to leave the program, or the front has ended. Stays true
-    /// from then on. A value of [`Self::when_orphaned`] does not ask for signals.
+    /// from then on. A value of `when_orphaned` does not ask for signals.
     pub fn is_asked(&self) -> bool {
         ORPHANED.load(Ordering::Relaxed)
             || !self.old.is_empty() && LEAVE_REQUESTED.load(Ordering::Relaxed)
