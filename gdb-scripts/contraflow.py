@@ -606,6 +606,8 @@ Each line has a position for cf-seek."""
     def options(self, words):
         if not words:
             raise gdb.GdbError("cf-calls needs a function; see `help cf-calls`")
+        if any(word.startswith("-") for word in words):
+            raise gdb.GdbError("cf-calls takes functions alone; it shows arguments, results and durations")
         functions = [option for word in words for option in ("--function", word)]
         return functions + ["--args", "--returns", "--duration"]
 

@@ -133,13 +133,14 @@ fn gdb_asks_and_begins_at_a_position() {
         replay.arg("replay").args(options).arg(&dir).args(["--", "-nx", "-batch"]);
         crate::support::run_gdb(replay, commands)
     };
-    let commands =
-        "print count\ncf-hits mean count, bt 2\ncf-calls mean\ncf-hits\ncf-hits nothing\n";
+    let commands = "print count\ncf-hits mean count, bt 2\ncf-calls mean\ncf-calls mean --args\n\
+        cf-hits\ncf-hits nothing\n";
     let said = play(&["--at", position], commands);
     let answered = |command: &str| crate::support::answer(&said, command, 0);
     assert_eq!(answered("print count"), "$1 = 7", "{said}");
     assert_eq!(answered("cf-hits mean count, bt 2"), hits.trim(), "{said}");
     assert_eq!(answered("cf-calls mean"), calls.trim(), "{said}");
+    assert!(answered("cf-calls mean --args").contains("takes functions alone"), "{said}");
     assert!(answered("cf-hits").contains("needs a function"), "{said}");
     assert!(answered("cf-hits nothing").contains("no code of \"nothing\""), "{said}");
     let refused = play(&["--at", "x"], "");
