@@ -50,7 +50,7 @@ pub(super) fn switches(
     let cpus: BTreeSet<u32> = cpus.collect();
     let Some(clock) = clock.filter(|_| !cpus.is_empty()) else { return Vec::new() };
     let mut switches = Vec::new();
-    // The thread on each CPU: `None` after a switch out; no entry before the CPU's first record.
+    // The thread that runs on a CPU: `None` if no thread does, or if it is unknown after a loss.
     let mut running: HashMap<u32, Option<(Pid, Tid)>> = HashMap::new();
     // CPUs without a loss since their last switch: successive losses count as one.
     let mut whole = cpus.clone();
@@ -60,11 +60,15 @@ pub(super) fn switches(
         let mut switch = |cpu, kind| switches.push(CpuSwitch { cpu, tsc, kind });
         let own = record.id.cpu.filter(|cpu| cpus.contains(cpu));
         match (&record.event, own) {
-            (PerfEvent::Lost(_), Some(cpu)) if whole.remove(&cpu) => switch(cpu, SwitchKind::Lost),
+            (PerfEvent::Lost(_), Some(cpu)) if whole.remove(&cpu) => {
+                switch(cpu, SwitchKind::Lost);
+                running.entry(cpu).and_modify(|thread| *thread = None);
+            }
             // Losses of a CPU without a trace do not matter.
             (PerfEvent::Lost(_), None) if record.id.cpu.is_none() => {
                 for cpu in std::mem::take(&mut whole) {
                     switch(cpu, SwitchKind::Lost);
+                    running.entry(cpu).and_modify(|thread| *thread = None);
                 }
             }
             (PerfEvent::Switch { out, other }, Some(cpu)) => {

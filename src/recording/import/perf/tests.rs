@@ -440,6 +440,29 @@ fn losses_in_a_row_are_one() {
     assert_eq!(reported, expected);
 }
 
+/// Tests that a thread whose tracing starts after a loss is running, also if it ran before that.
+#[test]
+fn a_thread_whose_tracing_starts_after_a_loss_is_running() {
+    let mut made = Made::new(&info());
+    made.record(0, 7, None, comm(PID, false));
+    made.area(None, Some(1), 0, &psb_and(&TIP));
+    let start = || PerfEvent::ItraceStart { pid: PID, tid: Tid(7) };
+    made.record(1, 7, Some(1), start());
+    made.record(2, 7, Some(1), PerfEvent::Lost(1));
+    made.record(3, 7, Some(1), start());
+    made.record(4, 7, Some(1), start());
+    made.record(5, 7, None, PerfEvent::Lost(1));
+    made.record(6, 7, Some(1), start());
+    made.record(7, 7, Some(1), PerfEvent::Lost(1));
+    // It is not known that thread 8 ran since the loss.
+    let other = Some((PID, Tid(8)));
+    made.record(8, 7, Some(1), PerfEvent::Switch { out: false, other });
+    let found: Vec<_> = made.opened().switches.iter().map(|s| (s.tsc.0, s.kind)).collect();
+    let (runs, lost) = (SwitchKind::In(PID, Tid(7)), SwitchKind::Lost);
+    let expected = [(1, runs), (2, lost), (3, runs), (5, lost), (6, runs), (7, lost), (8, runs)];
+    assert_eq!(found, expected);
+}
+
 /// Tests that perf.data that maps more exported code than there is gets unknown code for the
 /// excess.
 #[test]
