@@ -64,7 +64,7 @@ fn search<R: Run>(
         }
         if known < wanted {
             // The pattern may be in the unknown memory, so the search ends here.
-            return Some(if known == 0 { UNKNOWN.to_vec() } else { b"0".to_vec() });
+            return Some(if known == 0 && at == start { UNKNOWN.to_vec() } else { b"0".to_vec() });
         }
         at += (wanted - (pattern.len() - 1)) as u64;
     }

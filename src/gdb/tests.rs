@@ -43,6 +43,8 @@ fn history() -> Scripted {
     history.final_thread = Some(Tid(1));
     history.names.insert(Tid(2), "a<b".to_owned());
     history.constant_memory.push((Addr(0x1000), Arc::from([0x90; 0x20])));
+    // As much as a search reads at once.
+    history.constant_memory.push((Addr(0x10_0000), Arc::from(vec![0x90; 1 << 16])));
     history.final_memory.push((Addr(0x7fff_0000), Arc::from([7; 8])));
     history.exec_file = Some("/bin/true".into());
     history.files.insert("/bin/true".into(), Arc::from(*b"#$}*elf"));

@@ -354,6 +354,7 @@ fn memory_is_searched_and_summed() {
     assert_eq!(last(&["qSearch:memory:7fff0000;8;\u{7}\u{7}"]), "1,7fff0000");
     assert_eq!(last(&["bs", "qSearch:memory:7fff0000;8;\u{7}"]), "E0e", "not known");
     assert_eq!(last(&["qSearch:memory:1000;100;\u{7}"]), "0", "as far as it is known");
+    assert_eq!(last(&["qSearch:memory:100000;20000;\u{7}"]), "0", "known for a whole piece");
     for broken in ["qSearch:memory:1000;20", "qSearch:memory:1000;20;", "qSearch:memory:;;a"] {
         assert_eq!(last(&[broken]), "E01", "{broken}");
     }
