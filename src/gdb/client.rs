@@ -241,7 +241,8 @@ impl<'a, R: Run> Client<'a, R> {
     }
 
     /// Executes the monitor command of `qRcmd`, and replies with its text. Notes a move to repeat
-    /// at the next resume, and whether the server ends when the client leaves.
+    /// at the next resume, which any later move replaces, and whether the server ends when the client
+    /// leaves.
     fn monitor(&mut self, command: &[u8]) -> Answer {
         let Some(command) = hex::decode(command) else { return Answer::malformed() };
         let command = String::from_utf8_lossy(&command).into_owned();
@@ -251,7 +252,9 @@ impl<'a, R: Run> Client<'a, R> {
         // A client that has gone is noticed later.
         let say = |text: &str| drop(connection.borrow_mut().send(&console(text)));
         let answer = monitor::answer(&mut self.served.session, &command, &interrupted, &say);
-        self.pending_seek = answer.repeat_at_resume.or(self.pending_seek);
+        if answer.has_moved {
+            self.pending_seek = answer.repeat_at_resume;
+        }
         self.served.ends_with_client |= answer.exits;
         let mut packets = console(&answer.text);
         packets.extend(frame::encode(b"OK"));

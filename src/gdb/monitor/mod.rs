@@ -49,13 +49,16 @@ const NO_PATH: &str = "only recordings of the path have that: in an exact record
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
 /// The minimum progress between two reports, in percent of the whole.
 const PROGRESS_PERCENT: u64 = 5;
+/// The commands that move. If one of them has moved, its answer ends with the text of `when`.
+const MOVING: [&str; 6] = ["seek", "back", "last", "home", "caller", "return"];
 
 /// The result of a `monitor` command.
 pub(super) struct Answer {
     /// The text to show.
     pub(super) text: String,
-    /// The position to move to when the client resumes, instead of running (`on-continue`). `None`
-    /// leaves one that an earlier command set.
+    /// True if the command has moved in the history.
+    pub(super) has_moved: bool,
+    /// The position to move to when the client resumes, instead of running (`on-continue`).
     pub(super) repeat_at_resume: Option<u64>,
     /// True if the server shall end when the client leaves.
     pub(super) exits: bool,
@@ -63,7 +66,7 @@ pub(super) struct Answer {
 
 impl From<String> for Answer {
     fn from(text: String) -> Self {
-        Self { text, repeat_at_resume: None, exits: false }
+        Self { text, has_moved: false, repeat_at_resume: None, exits: false }
     }
 }
 
@@ -91,10 +94,7 @@ pub(super) fn answer<R: Run>(
         && !command.trim_start().starts_with("on-continue")
     {
         let answer = answer(session, command, interrupted, say);
-        // The answer of every command that moved ends with such a line; those of `when` and of
-        // `gaps`, which do not move, may too.
-        let moved = answer.text.lines().last().is_some_and(|last| last.starts_with("position "));
-        let here = session.run().position().filter(|_| moved);
+        let here = session.run().position().filter(|_| answer.has_moved);
         return Answer { repeat_at_resume: here.map(|here| here.at), ..answer };
     }
     let words: Vec<&str> = command.split_whitespace().collect();
@@ -126,7 +126,9 @@ pub(super) fn answer<R: Run>(
         }
         _ => format!("no such command: {}; try: monitor help\n", command.trim()),
     };
-    text.into()
+    let has_moved = words.first().is_some_and(|command| MOVING.contains(command))
+        && text.lines().last().is_some_and(|last| last.starts_with("position "));
+    Answer { has_moved, ..text.into() }
 }
 
 /// Returns the answer to a question that needs a path, where there is none: in an exact recording,

@@ -349,6 +349,20 @@ fn a_seek_may_wait_for_the_next_continue() {
 }
 
 #[test]
+fn only_a_move_is_repeated_at_the_next_continue() {
+    let monitor = |command: &str| format!("qRcmd,{}", hex::encode(command.as_bytes()));
+    let (seek, begin) = (monitor("seek 3"), monitor("seek start"));
+    for command in ["when", "gaps", "find callee"] {
+        let replies = exchange(&[&seek, &monitor(&format!("on-continue {command}")), "vCont;c"]);
+        assert!(replies[2].contains("replaylog:end"), "{command}: {replies:?}");
+    }
+    let replies = exchange(&[&monitor("on-continue seek 3"), &begin, "vCont;c"]);
+    assert!(replies[2].contains("replaylog:end"), "{replies:?}");
+    let replies = exchange(&[&monitor("on-continue seek 3"), &monitor("when"), "vCont;c"]);
+    assert!(replies[2].contains("thread:1;10:1010000000000000;"), "{replies:?}");
+}
+
+#[test]
 fn memory_is_searched_and_summed() {
     assert_eq!(last(&["qSearch:memory:1000;20;\u{7}"]), "0");
     assert_eq!(last(&["qSearch:memory:7fff0000;8;\u{7}\u{7}"]), "1,7fff0000");
