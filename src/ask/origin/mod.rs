@@ -180,14 +180,14 @@ impl OriginSearch<'_> {
             Some(position) => {
                 let last = Asked::highest_position_of(self.replay);
                 if position > last {
-                    let (last, _) = Position::parts(last);
-                    return Err(Error::AfterEnd(last));
+                    return Err(Error::AfterEnd(Position::parts(last).0));
                 }
                 self.seek(position)?;
             }
-            None => {
-                self.replay.go_to_end(self.interrupted)?;
+            None if self.replay.go_to_end(self.interrupted)? == MoveEnd::Interrupted => {
+                return Ok(());
             }
+            None => {}
         }
         let first = self.first_step(question)?;
         if let (ValuePlace::Memory(range), None) = (first.at, &first.bytes) {

@@ -8,6 +8,7 @@ mod dataset;
 mod diff;
 mod exports;
 mod hits;
+mod interrupts;
 mod origin;
 mod wrong;
 
