@@ -27,7 +27,10 @@ pub(super) fn open_found(found: &NamedRecording) -> Result<Asked, Failure> {
     let reader = Reader::open(found.dir())?;
     let is_exact = reader.manifest().capture.backend == BackendName::Exact;
     let exact = is_exact.then(|| Reader::open(found.dir())).transpose()?;
-    if let Some(exact) = &exact {
+    // Where no path is kept, `path_recording_of` reports them.
+    if let Some(exact) = &exact
+        && exact.kept_path().is_some()
+    {
         report_cpu_differences(exact);
     }
     Ok(Asked::open(Recorded { path: path_recording_of(reader)?, exact })?)

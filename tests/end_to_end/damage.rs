@@ -255,4 +255,10 @@ fn another_cpu_is_named() {
         assert!(sentences.contains(part), "{sentences}");
     }
     assert!(text(&said.stdout).starts_with("the replay is the recorded run:"));
+    // Questions replay it for its path the first time.
+    for times in ["first", "second"] {
+        let calls = contraflow().arg("calls").arg(&dir).args(["--limit", "1"]).output().unwrap();
+        let sentences = text(&calls.stderr);
+        assert_eq!(sentences.matches("of another maker").count(), 1, "{times}: {sentences}");
+    }
 }
