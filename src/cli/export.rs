@@ -3,7 +3,7 @@
 use super::found::NamedRecording;
 use super::open::path_recording_of;
 use super::record::size_text;
-use super::{Failure, arguments, export_calls, export_parquet, say};
+use super::{Failure, arguments, export_calls, export_parquet, quoted, say};
 use crate::ask::CallFormat;
 use crate::recording::Reader;
 use crate::recording::export::export_perf;
@@ -44,6 +44,8 @@ fn to_perf(perf: &arguments::ExportPerf) -> Result<ExitCode, Failure> {
             "{out}: {} of trace; its code is in {symfs}",
             size_text(exported.trace_bytes)
         ));
+        let words = [&perf.output, &exported.symfs].map(|path| quoted::for_user(path.as_os_str()));
+        let [out, symfs] = words;
         say(&format!(
             "decode it with: perf script -i {out} --symfs {symfs} --itrace=i0ns -F tid,ip"
         ));

@@ -382,6 +382,12 @@ fn an_export_is_written_over_nothing() {
     assert!(text(&refused.stderr).contains("exists already; --force"));
     let said = text(&again(&["--force"]).stderr);
     assert!(said.contains("decode it with: perf script -i"), "{said}");
+    let spaced = scene.path("a b.data");
+    let mut command = contraflow();
+    command.args(["export", "perf"]).arg(&recorded.dir).arg("-o").arg(&spaced);
+    let said = text(&command.output().unwrap().stderr);
+    let words = format!("-i '{0}' --symfs '{0}.symfs' --itrace", spaced.display());
+    assert!(said.contains(&words), "{said}");
     // What is no export stays.
     fs::remove_file(symfs.join(".contraflow")).unwrap();
     let refused = again(&["--force"]);
