@@ -21,7 +21,7 @@ use std::process::ExitCode;
 pub(super) fn run(arguments: &arguments::Import) -> Result<ExitCode, Failure> {
     let imported = match (&arguments.trace, &arguments.raw.pt) {
         (Some(trace), _) => arguments.open_trace(trace)?,
-        (None, Some(pt)) => arguments.raw.open_raw_trace(pt)?,
+        (None, Some(pt)) => arguments.raw.open_raw_trace(pt, arguments.quiet)?,
         (None, None) => {
             return Err("give perf.data, an LLDB trace bundle, or a raw trace with --pt".into());
         }
@@ -35,7 +35,7 @@ pub(super) fn run(arguments: &arguments::Import) -> Result<ExitCode, Failure> {
         None => Destination::in_store(&store, Path::new(&imported.program))?,
     };
     let dir = destination.dir().to_owned();
-    let (manifest, gaps) = match write(&imported, &dir) {
+    let (manifest, gaps) = match write(&imported, &dir, arguments.quiet) {
         Ok(written) => written,
         Err(failure) => {
             destination.roll_back();
@@ -89,11 +89,12 @@ fn is_perf_trace(path: &Path) -> Result<bool, Failure> {
     Ok(is_perf_data(raw::map_file(path)?.as_ref()))
 }
 
-/// Writes the recording and its index to `dir`; returns the manifest and the number of gaps. Prints
-/// messages about threads whose trace ends before the state of the core file.
-fn write(imported: &Imported, dir: &Path) -> Result<(Manifest, usize), Failure> {
+/// Writes the recording and its index to `dir`, with progress unless `quiet`; returns the manifest
+/// and the number of gaps. Prints messages about threads whose trace ends before the state of the
+/// core file, also if `quiet`.
+fn write(imported: &Imported, dir: &Path, quiet: bool) -> Result<(Manifest, usize), Failure> {
     imported.write(dir)?;
-    let mut bar = Bar::new("indexing");
+    let mut bar = if quiet { Bar::hidden() } else { Bar::new("indexing") };
     let watch = &mut |progress| bar.show(progress);
     let timeline = Timeline::open_with_progress(Reader::open(dir)?, Options::default(), watch)?;
     drop(bar);
@@ -131,8 +132,9 @@ fn print_import(imported: &Imported, manifest: &Manifest, gaps: usize, dir: &Pat
 
 impl Raw {
     /// Returns the raw trace in `pt` with the facts from the command line. Its thread is the first
-    /// one of the core file, or has the ID 1. Fails if the trace is empty.
-    fn open_raw_trace(&self, pt: &Path) -> Result<Imported, Failure> {
+    /// one of the core file, or has the ID 1. Prints a message if errata cannot be worked around,
+    /// unless `quiet`. Fails if the trace is empty.
+    fn open_raw_trace(&self, pt: &Path, quiet: bool) -> Result<Imported, Failure> {
         let trace = raw::map_file(pt)?;
         if trace.as_ref().is_empty() {
             return Err(format!("{}: empty", pt.display()).into());
@@ -148,8 +150,10 @@ impl Raw {
         let memory = memory.cloned().map(MappedCode::Core);
         let nominal_hz =
             self.nom_freq.filter(|ratio| *ratio > 0).map(|ratio| f64::from(ratio) * 1e8);
-        // `config` also reports on stderr if errata cannot be worked around.
-        let filter = self.config().filter;
+        if !quiet {
+            self.report_errata();
+        }
+        let filter = self.filter_range.iter().map(|filter| filter.0).collect();
         Ok(Imported {
             program: self.program(pt)?,
             pid: pid.unwrap_or(Pid(tid.0)),

@@ -63,17 +63,21 @@ impl Raw {
         Ok(sections)
     }
 
-    /// Returns the decoder's settings, without the clock ([`Self::clocks`]). Each call reports on
-    /// stderr if errata cannot be worked around.
-    pub(super) fn config(&self) -> Config {
-        let errata = self.cpu.map(|cpu| (cpu, Errata::of(cpu)));
-        match errata {
+    /// Prints a message if errata cannot be worked around.
+    pub(super) fn report_errata(&self) {
+        match self.cpu.map(|cpu| (cpu, Errata::of(cpu))) {
             None => say(&"no --cpu is given, so no errata are worked around"),
             Some((cpu, None)) => say(&format!("no errata are known for processor {cpu}")),
             Some((_, Some(_))) => {}
         }
+    }
+
+    /// Returns the decoder's settings, without the clock ([`Self::clocks`]). Each call reports on
+    /// stderr if errata cannot be worked around.
+    pub(super) fn config(&self) -> Config {
+        self.report_errata();
         Config {
-            errata: errata.and_then(|(_, errata)| errata).unwrap_or(Errata::NONE),
+            errata: self.cpu.and_then(Errata::of).unwrap_or(Errata::NONE),
             filter: self.filter_range.iter().map(|filter| filter.0).collect(),
             ..Config::new()
         }

@@ -318,6 +318,8 @@ fn our_own_trace_imports_as_a_raw_one() {
     let elf = format!("--elf={program}");
     let (given_back, output) = imported(Path::new("/"), &[&pt, &core, &elf, "--cpu=6/85/4"]);
     assert_eq!(text(&output.stderr).lines().count(), 3, "{}", text(&output.stderr));
+    let (_, output) = imported(Path::new("/"), &[&pt, &core, &elf, "--quiet"]);
+    assert_eq!(text(&output.stderr), "");
     let dumped = dump(&given_back, &["insns", "--addresses"]);
     assert_eq!(gaps(&dumped), 0, "{}", text(&dumped.stderr));
     assert!(dumped.stdout == recorded.dump(&["insns", "--addresses"]).stdout);
