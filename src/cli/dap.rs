@@ -174,7 +174,11 @@ fn merged_output(
 fn start_recorder(program: &Program) -> Result<Recorder, Failure> {
     let name = program.command.first().ok_or("`program` is empty")?;
     let named = program.directory.as_ref().map(|dir| dir.join(name)).filter(|path| path.is_file());
-    let path = named.map_or_else(|| resolve(name), Ok)?;
+    // A relative path would start at `directory` once more.
+    let path = match named {
+        Some(path) => std::path::absolute(path)?,
+        None => resolve(name)?,
+    };
     let recording: PathBuf = Store::of_user().create_recording_dir(&path)?;
     let mut command = Command::new("/proc/self/exe");
     command.args(["record", "-o"]).arg(&recording).arg("--").arg(path).args(&program.command[1..]);

@@ -62,7 +62,11 @@ pub(super) fn open_recording(name: Option<&Path>) -> Result<Debuggee, Failure> {
 pub(super) fn open_program(program: &Program) -> Result<Debuggee, Failure> {
     let name = program.command.first().ok_or("`program` is empty")?;
     let named = program.directory.as_ref().map(|dir| dir.join(name)).filter(|path| path.is_file());
-    let path = named.map_or_else(|| resolve(name), Ok)?;
+    // A relative path would start at `directory` once more.
+    let path = match named {
+        Some(path) => std::path::absolute(path)?,
+        None => resolve(name)?,
+    };
     let mut environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     for (name, value) in &program.environment {
         environment.retain(|(known, _)| known != OsStr::new(name));

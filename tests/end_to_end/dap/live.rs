@@ -70,6 +70,31 @@ fn a_program_is_recorded_and_stands_at_its_crash() {
     assert!(super::text(&listed.unwrap().stdout).contains("ledger-0"));
 }
 
+/// A working directory that is relative is one of the adapter, and the program's name one in it.
+#[test]
+fn a_program_is_found_in_a_relative_working_directory() {
+    if !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("ledger.c", &["-O0"]);
+    let within = scene.path("within");
+    std::fs::create_dir(&within).unwrap();
+    std::fs::rename(&program, within.join("ledger")).unwrap();
+    for mode in ["record", "serve"] {
+        let mut command = contraflow();
+        command.arg("dap").env("CONTRAFLOW_HOME", scene.path("store"));
+        let mut ide = Ide::of(command.current_dir(scene.path("")));
+        ide.ask("initialize", &json!({}));
+        let arguments = json!({"program": "ledger", "cwd": "within", "mode": mode});
+        ide.ask("launch", &arguments);
+        ide.event("initialized");
+        ide.ask("configurationDone", &Value::Null);
+        ide.stop();
+        ide.leave();
+    }
+}
+
 #[test]
 fn a_live_program_goes_back_and_on() {
     if !have("gdb") {
