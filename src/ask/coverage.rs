@@ -8,6 +8,7 @@ use crate::flow::Exit;
 use crate::timeline::CountedBlocks;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// The counts of one source file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,7 +86,7 @@ impl Asked {
                 }
             }
         };
-        let count = |tid| self.timeline.count_blocks(tid, interrupted);
+        let count = |tid, _: &AtomicBool| self.timeline.count_blocks(tid, interrupted);
         self.for_each_thread(count, add, interrupted).then_some(all)
     }
 }

@@ -72,7 +72,7 @@ impl Asked {
     ) -> Option<ExecutionCounts> {
         let mut all = ExecutionCounts::default();
         let is_whole = self.for_each_thread(
-            |tid| self.counts_of_thread(tid, interrupted),
+            |tid, _| self.counts_of_thread(tid, interrupted),
             |one| all.add_thread(one),
             interrupted,
         );

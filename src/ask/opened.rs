@@ -17,10 +17,15 @@ use crate::symbols::Symbols;
 use crate::timeline::{Options, Timeline};
 use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
 
 /// The maximum number of threads whose paths are walked at the same time.
 const AT_A_TIME: usize = 8;
+/// The time between two checks for an interrupt while paths are walked.
+const CHECK_PERIOD: Duration = Duration::from_millis(20);
 
 /// The files of a recording: its path, and its log if it is exact.
 #[derive(Debug)]
@@ -114,28 +119,40 @@ impl Asked {
     }
 
     /// Calls `walk` for each thread of the run, for several at the same time in threads that it
-    /// starts, and passes the results to `consume` in the order of the threads. Returns false if
-    /// `interrupted` returned true: then results may be missing. Asks it only after each group of
-    /// threads that were walked at the same time, also after the last one. Passes a panic of `walk`
-    /// on.
+    /// starts, and passes the results to `consume` in the order of the threads. Calls `interrupted`
+    /// regularly; once it returns true, sets the flag that `walk` gets, and returns false: then
+    /// results may be missing. Passes a panic of `walk` on.
     pub(super) fn for_each_thread<T: Send>(
         &self,
-        walk: impl Fn(Tid) -> T + Sync,
+        walk: impl Fn(Tid, &AtomicBool) -> T + Sync,
         mut consume: impl FnMut(T),
         interrupted: &dyn Fn() -> bool,
     ) -> bool {
+        let is_to_end = AtomicBool::new(false);
         for tids in self.tids().chunks(AT_A_TIME) {
             let results = thread::scope(|scope| {
-                let walk = &walk;
-                let walks: Vec<_> =
-                    tids.iter().map(|tid| scope.spawn(move || walk(*tid))).collect();
+                let (walk, is_to_end) = (&walk, &is_to_end);
+                // Nothing is sent: the channel closes when all walks have ended.
+                let (open, closed) = channel::<()>();
+                let start = |tid: &Tid| {
+                    let (tid, open) = (*tid, open.clone());
+                    scope.spawn(move || {
+                        let _open = open;
+                        walk(tid, is_to_end)
+                    })
+                };
+                let walks: Vec<_> = tids.iter().map(start).collect();
+                drop(open);
+                while closed.recv_timeout(CHECK_PERIOD) == Err(RecvTimeoutError::Timeout) {
+                    is_to_end.fetch_or(interrupted(), Ordering::Relaxed);
+                }
                 let join = |walk: ScopedJoinHandle<'_, T>| walk.join();
                 walks.into_iter().map(join).collect::<Vec<_>>()
             });
             for result in results {
                 consume(result.unwrap_or_else(|panic| resume_unwind(panic)));
             }
-            if interrupted() {
+            if is_to_end.load(Ordering::Relaxed) || interrupted() {
                 return false;
             }
         }

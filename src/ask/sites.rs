@@ -6,6 +6,7 @@ use super::wanted::WantedFunctions;
 use crate::common::{Addr, Tid};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The addresses at which calls begin, and the addresses to which they return.
 #[derive(Debug, Default)]
@@ -26,11 +27,16 @@ impl Asked {
             sites.starts.extend(of_thread.starts);
             sites.returns.extend(of_thread.returns);
         };
-        self.for_each_thread(|tid| self.sites_of(tid, wanted), add, interrupted);
+        self.for_each_thread(
+            |tid, is_to_end| self.sites_of(tid, wanted, is_to_end),
+            add,
+            interrupted,
+        );
         sites
     }
 
-    fn sites_of(&self, tid: Tid, wanted: &WantedFunctions) -> Sites {
+    /// Walks the path of a thread, or only a part of it if `is_to_end` is set.
+    fn sites_of(&self, tid: Tid, wanted: &WantedFunctions, is_to_end: &AtomicBool) -> Sites {
         let functions = self.functions();
         let mut tracker: Tracker<bool> = Tracker::default();
         let mut sites = Sites::default();
@@ -50,6 +56,9 @@ impl Asked {
                     None
                 }
             });
+            if is_to_end.load(Ordering::Relaxed) {
+                return ControlFlow::Break(());
+            }
             ControlFlow::Continue(())
         });
         sites
