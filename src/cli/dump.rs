@@ -171,9 +171,8 @@ fn wanted_threads(reader: &Reader, named: Option<Tid>) -> Result<Vec<Tid>, Failu
     Ok(vec![tid])
 }
 
-/// Prints the histories of threads, one after the other; with a label before each if there are
-/// several, but not as bare addresses. For [`DumpKind::Stats`], prints the counts of all of them
-/// together instead, with the packets of every CPU's trace, whatever threads are given.
+/// Prints the histories of threads, one after the other and with labels if there are several, or
+/// the counts of all of them together, with the packets of all CPUs unless the user named a thread.
 fn dump_threads(
     arguments: &Dump,
     kind: DumpKind,
@@ -220,6 +219,11 @@ fn dump_threads(
     if kind == DumpKind::Stats {
         for trace in timeline.reader().traces()? {
             if let TraceId::Cpu(_) = trace {
+                // Which of a CPU's packets are of one thread is unknown.
+                if arguments.thread.is_some() {
+                    stats.omit_packets();
+                    break;
+                }
                 let trace = timeline.reader().trace(trace)?;
                 stats.count_packets(trace.as_ref(), trace.releaser(), errata);
             }

@@ -20,6 +20,8 @@ pub(super) struct Stats {
     errors: u64,
     /// True if there are CYC packets, the only ones with core clocks.
     has_cyc: bool,
+    /// True if the packets are unknown: bytes and packets are not printed.
+    omits_packets: bool,
     events: VariantCounts<EventKind>,
     blocks: u64,
     instructions: u64,
@@ -46,6 +48,11 @@ impl Stats {
     /// Returns true if a packet that was counted so far is CYC, the only one with core clocks.
     pub(super) const fn reports_cycles(&self) -> bool {
         self.has_cyc
+    }
+
+    /// Makes [`Self::print`] leave out the bytes and packets.
+    pub(super) const fn omit_packets(&mut self) {
+        self.omits_packets = true;
     }
 
     /// Counts one item of a history.
@@ -97,16 +104,21 @@ impl Stats {
                 "bytes": self.bytes, "packets": packets, "events": events,
                 "blocks": self.blocks, "instructions": self.instructions, "gaps": self.gaps,
             });
+            if let Some(all) = all.as_object_mut().filter(|_| self.omits_packets) {
+                all.retain(|name, _| name != "bytes" && name != "packets");
+            }
             if let Some(ipc) = self.ipc() {
                 let Pace { insns, cycles } = self.pace;
                 all["pace"] = json!({"instructions": insns, "cycles": cycles, "ipc": ipc});
             }
             return writeln!(out, "{all}");
         }
-        writeln!(out, "bytes {}", self.bytes)?;
-        writeln!(out, "packets {}", packets.values().sum::<u64>())?;
-        for (name, count) in &packets {
-            writeln!(out, "  {name} {count}")?;
+        if !self.omits_packets {
+            writeln!(out, "bytes {}", self.bytes)?;
+            writeln!(out, "packets {}", packets.values().sum::<u64>())?;
+            for (name, count) in &packets {
+                writeln!(out, "  {name} {count}")?;
+            }
         }
         writeln!(out, "events {}", events.values().sum::<u64>())?;
         for (name, count) in &events {

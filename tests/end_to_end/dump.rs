@@ -1,8 +1,11 @@
 //! `contraflow dump` of raw traces written here packet by packet: times, paces, JSON.
 
 use crate::support::{Scene, contraflow, text};
+use contraflow::common::Tid;
 use contraflow::insn::ExecMode;
 use contraflow::pt::{IpCompression, IpPayload, Packet, Tnt, encode};
+use contraflow::recording::import::Imported;
+use contraflow::recording::{Mapped, TraceId};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -96,6 +99,35 @@ fn statistics_tell_instructions_per_cycle() {
 
 /// Where ranges overlap, the first line counts; what is mapped and not in its file is named.
 /// Erratum SKD007 puts an OVF in place of the second byte of a CYC.
+/// Which packets of a CPU's trace are of a thread is unknown.
+#[test]
+fn statistics_of_a_thread_have_no_packets_of_cpus() {
+    let scene = scene();
+    let trace = Mapped::from(fs::read(scene.path("trace")).unwrap());
+    let imported = Imported {
+        threads: vec![Tid(7), Tid(8)],
+        traces: vec![(TraceId::Cpu(0), trace.into())],
+        ..Imported::default()
+    };
+    let dir = scene.path("recording");
+    imported.write(&dir).unwrap();
+    let stats = |options: &[&str]| {
+        let mut command = contraflow();
+        let output = command.args(["dump", "stats"]).args(options).arg(&dir).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let lines = stats(&[]);
+    assert!(lines.starts_with("bytes ") && lines.contains("packets 11\n"), "{lines}");
+    let lines = stats(&["--thread", "7"]);
+    assert!(lines.starts_with("events ") && lines.contains("instructions 0"), "{lines}");
+    let all: Value = serde_json::from_str(&stats(&["--json"])).unwrap();
+    assert_eq!(all["packets"]["Psb"], 1);
+    let one: Value = serde_json::from_str(&stats(&["--json", "--thread", "7"])).unwrap();
+    assert!(one.get("packets").is_none() && one.get("bytes").is_none(), "{one}");
+    assert_eq!(one["instructions"], 0);
+}
+
 #[test]
 fn packets_are_those_of_the_processor() {
     let scene = Scene::new();
