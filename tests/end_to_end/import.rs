@@ -215,7 +215,7 @@ fn broken_bundles_are_refused() {
         ("intelpt-trace/trace_bad3.json", "trace_bad3.json: processes[1].pid is missing"),
         ("intelpt-trace/trace_bad4.json", "trace_bad4.json: cpuInfo.family is missing"),
         ("intelpt-trace/trace_bad5.json", "trace_bad5.json: processes[1].pid is missing"),
-        ("intelpt-trace/trace_bad_image.json", "a.out cannot have been loaded at 0xfffff0"),
+        ("intelpt-trace/trace_bad_image.json", "a.out: cannot have been loaded at 0xfffff0"),
         ("intelpt-trace/trace_wrong_cpu.json", "cpuInfo.family must be a whole number from 0"),
         (
             "intelpt-multi-core-trace/trace_missing_threads.json",
