@@ -321,9 +321,9 @@ impl<'a> Calls<'a> {
         Ok(())
     }
 
-    /// Replays the run from its start, stops at the addresses `stops`, where arguments or returned
-    /// values are to be read, and processes the steps of the path up to each stop. The steps after
-    /// the last stop get no values.
+    /// Replays the run from its start, and processes the steps of the path up to each of `stops`,
+    /// where arguments or returned values are read; later steps get no values. Ends early, without
+    /// an error, if the sink breaks or the user interrupts it.
     fn process_with_replay(
         self,
         replay: &mut Replay,

@@ -138,15 +138,17 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Returns the position of the thread's instruction `index`, which has to be in the block that
-    /// the walk is at. Of a path recording, any instruction will do; after the thread's last one,
-    /// it is the number of all instructions.
+    /// Returns the position at which the thread executes its instruction `index`: after the entries
+    /// of the log there. The instruction has to be in the block that the walk is at; of a path
+    /// recording, any instruction will do. After the thread's last one in a path recording, returns
+    /// the number of all instructions.
     pub(super) fn position(&self, index: u64) -> u64 {
         self.position_after_entries(index, |place| place.index <= index)
     }
 
-    /// Returns the position at which the thread reached its instruction `index`, before the entries
-    /// of the log there. These include a signal that interrupts the instruction.
+    /// Returns the position at which the thread reached its instruction `index`: before the entries
+    /// of the log there, which include a signal that interrupts the instruction. The same as
+    /// [`Self::position`] if there are none, and for a path recording; has the same conditions.
     pub(super) fn position_before_entries(&self, index: u64) -> u64 {
         self.position_after_entries(index, |place| place.index < index)
     }

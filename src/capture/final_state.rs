@@ -194,7 +194,9 @@ impl TouchedPages {
     }
 
     /// Returns segments for the touched ranges of a mapping, and segments without contents between
-    /// them. If a range is too large, returns one segment without contents.
+    /// them. Joins near ranges, over untouched pages, until there are at most [`MOST_PARTS`]. If a
+    /// joined range is too large ([`is_large`]), or the touched pages are unknown, returns one
+    /// segment without contents.
     fn touched_segments(&mut self, whole: &CoreSegment) -> Vec<CoreSegment> {
         self.load_for(whole.range);
         let touched = self.touched.iter().flatten();

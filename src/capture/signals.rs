@@ -21,7 +21,7 @@ use super::request::Request;
 use crate::common::Pid;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// The program to which signals are passed on; 0 before there is one.
+/// The process to which signals are passed on; 0 before there is one, and after an attach.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 /// The signal of job control that this process got last, by which its program may stop; 0 for none.
 static LAST_STOP_SIGNAL: AtomicI32 = AtomicI32::new(0);
@@ -303,7 +303,8 @@ pub(super) fn restore_action(signal: libc::c_int, old: &libc::sigaction) {
     unsafe { libc::sigaction(signal, &raw const *old, std::ptr::null_mut()) };
 }
 
-/// Returns true if the program that is recorded sent the signal.
+/// Returns true if the sender of the signal, by its process number, is the process that signals are
+/// passed on to ([`PROGRAM`]). Its children count as other senders.
 fn is_from_program(info: *const libc::siginfo_t) -> bool {
     // SAFETY: the kernel gives a valid siginfo to handlers with SA_SIGINFO.
     let sender = unsafe { info.as_ref().map_or(0, |info| info.si_pid()) };
@@ -311,7 +312,8 @@ fn is_from_program(info: *const libc::siginfo_t) -> bool {
 }
 
 /// Handles SIGTERM and SIGHUP: passes the signal on to the program, unless the program itself sent
-/// it: to its whole process group, so that it got it as well.
+/// it: to its whole process group, so that it got it as well. If a child of the program did that,
+/// the program gets the signal twice.
 extern "C" fn forward(signal: libc::c_int, info: *const libc::siginfo_t, _: *mut libc::c_void) {
     let program = PROGRAM.load(Ordering::Relaxed);
     if program > 0 && !is_from_program(info) {

@@ -3,8 +3,9 @@
 //!
 //! The [`Treatment`] of an edge says how its records are encoded. An edge is *plain*, as nearly all
 //! that are executed are, if the compact form describes it in full. An edge is *quiet* if it adds
-//! nothing to the trace: a decoder binds the next packet to the first arrival at its address, so a
-//! loop of quiet edges needs extra packets ([`super::encoder`]). Any other edge is *slow*.
+//! nothing to the trace, unless the thread passed its target since the last packet or TNT bit: a
+//! decoder binds the next packet to the first arrival at its address, so a loop of quiet edges
+//! needs extra packets ([`super::encoder`]). Any other edge is *slow*.
 
 use crate::translate::{Edge, EdgeKind, Jump, Step};
 
@@ -66,8 +67,7 @@ pub(super) enum Treatment {
     Return,
     /// Adds TNT bits, return addresses, and an indirect branch.
     Indirect,
-    /// Adds nothing to the trace, and continues at the target, unless the thread passed the target
-    /// since the last packet or TNT bit.
+    /// Adds nothing to the trace, and continues at the target, but for a loop, as the module says.
     Quiet,
     /// Any other record with a known target, neither plain nor quiet.
     Slow,
@@ -78,11 +78,11 @@ pub(super) enum Treatment {
 }
 
 impl Treatment {
-    /// Returns true if the record is not plain: `encoder::hot` does not encode it singly itself. A
-    /// quiet record counts as not plain; only a chain may contain it.
+    /// Returns true if the compact form describes the record in full, so that `encoder::hot`
+    /// encodes it alone. False for a quiet record, which only a chain may contain.
     #[inline]
-    pub(super) fn is_slow(self) -> bool {
-        matches!(self, Self::Quiet | Self::Slow | Self::SlowIndirect | Self::Timed)
+    pub(super) fn is_plain(self) -> bool {
+        matches!(self, Self::Direct | Self::Return | Self::Indirect)
     }
 
     /// Returns true if only the next record determines where control goes: for a return or indirect

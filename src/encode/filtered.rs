@@ -278,7 +278,8 @@ impl Filtered {
         self.ip = ip;
     }
 
-    /// Encodes one instruction, as [`super::Trace::stepped_insn`] describes.
+    /// Encodes one instruction, as [`super::Trace::stepped_insn`] describes. If the thread is in
+    /// the kernel, encodes its return from there first, without a new time.
     pub(super) fn stepped_insn(&mut self, insn: &Insn, next: u64) {
         self.begin_at(insn.ip.0);
         self.path.retire(insn, Addr(next));

@@ -107,9 +107,10 @@ impl InlineTracer {
         Ok(ticks + partial.iter().filter(|step| step.ticks).count() as u64)
     }
 
-    /// Encodes one instruction that a thread executed outside of the code cache. The thread is at
-    /// `next` after it, or in the kernel after a far branch. A loop without packets through it may
-    /// be missed, unless the caller enters the kernel after it ([`Self::enter_kernel`]).
+    /// Encodes one instruction that a thread executed outside of the code cache. The thread must be
+    /// in the program (not checked): call [`Self::return_from_kernel`] before. It is at `next`
+    /// after the instruction, or in the kernel after a far branch. A loop without packets through
+    /// it may be missed, unless the caller enters the kernel after it ([`Self::enter_kernel`]).
     pub fn stepped_insn(&mut self, tid: Tid, insn: &Insn, next: u64) {
         self.trace_of(tid).0.stepped_insn(insn, next);
     }

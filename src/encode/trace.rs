@@ -140,8 +140,9 @@ impl Trace {
     }
 
     /// Encodes one instruction that the tracer executed for the thread, outside of the code cache.
-    /// The thread is at `next` after it, or in the kernel after a far branch. A loop without
-    /// packets through it may be missed, unless the caller enters the kernel after it
+    /// The thread must be in the program (not checked), or at the beginning of a history. It is at
+    /// `next` after the instruction, or in the kernel after a far branch. A loop without packets
+    /// through it may be missed, unless the caller enters the kernel after it
     /// ([`Self::enter_kernel`]). Call [`Self::finish_owed_record`] before.
     pub fn stepped_insn(&mut self, insn: &Insn, next: u64) {
         either!(

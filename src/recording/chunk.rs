@@ -60,6 +60,7 @@ impl Appender {
 }
 
 /// Returns a chunk of a framed file: the length and the checksum of `payload`, then `payload`.
+/// Readers take one of more than [`CHUNK_LIMIT_BYTES`] for broken; this does not check it.
 pub(super) fn frame(payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(FRAME_HEADER_BYTES + payload.len());
     frame.extend_from_slice(&frame_header(payload));
@@ -169,8 +170,8 @@ pub(super) fn check_summed(
     WholeChunks { size_bytes: start as u64, broken: start != bytes.len() }
 }
 
-/// Returns the end of the chunk of a summed file that starts at `start`, by its entry; `None`
-/// unless the chunk is whole.
+/// Returns the end of the chunk of a summed file that starts at `start`, by its entry in the file
+/// of checksums; `None` unless the chunk is whole.
 fn summed_chunk_end(bytes: &[u8], start: usize, entry: &[u8]) -> Option<usize> {
     let entry: &[u8; SUM_ENTRY_BYTES] = entry.try_into().ok()?;
     let end = u64::from_le_bytes(entry[..8].try_into().ok()?);

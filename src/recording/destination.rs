@@ -2,6 +2,10 @@
 //! wasted and no file overwritten. A recording that is to be replaced is renamed first. Once the
 //! new one has begun, [`Destination::remove_replaced`] removes it; if there will be no recording,
 //! [`Destination::roll_back`] restores it.
+//!
+//! A recording begins when its starting manifest ([`STARTING`]) appears. An exact recorder creates
+//! the empty log before that, so a directory with an empty log, or a part of that manifest under
+//! its temporary name, has no recording.
 
 use super::error::{At, Error, ErrorKind};
 use super::format::{LOG, MANIFEST, STARTING};
@@ -37,7 +41,8 @@ impl Destination {
     /// Prepares the directory that the user named: creates it, or uses it if it is empty. With
     /// `force`, first renames a recording there, which the new one is to replace. Fails if there is
     /// a recording without `force`, or anything else; or if the directory cannot be written to or
-    /// has too little space, and then leaves everything as it was.
+    /// has too little space, and then leaves everything as it was, but for parent directories that
+    /// it created.
     pub fn named(dir: &Path, force: bool) -> Result<Self, Error> {
         let mut place = match occupant(dir)? {
             Occupant::Nothing => Self { dir: dir.to_owned(), is_new: true, replaced: None },
@@ -47,7 +52,7 @@ impl Destination {
             Occupant::Other => return Err(Error::new(dir, ErrorKind::Occupied)),
         };
         let made = place.create_dir();
-        place.probe(made)
+        place.probe_or_roll_back(made)
     }
 
     /// Creates a new directory in the store, for a recording of `program`, with the next free name
@@ -55,7 +60,7 @@ impl Destination {
     pub fn in_store(store: &Store, program: &Path) -> Result<Self, Error> {
         let place =
             Self { dir: store.create_recording_dir(program)?, is_new: true, replaced: None };
-        place.probe(Ok(()))
+        place.probe_or_roll_back(Ok(()))
     }
 
     /// Renames the recording in `dir`. Returns `dir`, which does not exist then, as the destination
@@ -76,9 +81,9 @@ impl Destination {
         builder.recursive(true).mode(0o700).create(&self.dir).at(&self.dir)
     }
 
-    /// Checks that the directory was made, is writable and has the space of a probe file. If not,
-    /// rolls back and returns the error.
-    fn probe(self, made: Result<(), Error>) -> Result<Self, Error> {
+    /// Returns the destination if its directory was made, is writable and has the space of a probe
+    /// file, which it removes again. If not, rolls back and returns the error.
+    fn probe_or_roll_back(self, made: Result<(), Error>) -> Result<Self, Error> {
         let path = self.dir.join(PROBE);
         let probe = || {
             let written = create_private(&path).and_then(|file| reserve_space(&file));

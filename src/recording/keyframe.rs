@@ -176,7 +176,7 @@ fn write_all(mut file: Appender, chunks: &Receiver<Vec<u8>>) -> Result<u64, Erro
     Ok(file.size_bytes())
 }
 
-/// Compresses chunks on `cpus` threads, this one among them, and writes them in order.
+/// Compresses chunks on `cpus` threads (at least 1), this one among them, and writes them in order.
 fn write_chunks(file: &mut Appender, chunks: &[Vec<u8>], cpus: usize) -> Result<(), Error> {
     let of_cpu = chunks.len().div_ceil(cpus).max(1);
     let parts: Vec<Vec<u8>> = thread::scope(|scope| {

@@ -48,7 +48,7 @@ impl SharedImages {
         let Some((contents, _)) = &self.dirs else { return false };
         let shared = contents.join(&id.0);
         let is_intact = fs::symlink_metadata(&shared)
-            .is_ok_and(|m| m.is_file() && m.len() == size_bytes && is_intact(&m));
+            .is_ok_and(|m| m.is_file() && m.len() == size_bytes && is_marked_intact(&m));
         // The link fails on another file system, or if the file has too many links.
         is_intact && fs::hard_link(&shared, target).is_ok()
     }
@@ -75,17 +75,18 @@ impl SharedImages {
     /// of modification ([`INTACT`]).
     fn is_intact_shared(&self, id: &ImageId, path: &Path) -> bool {
         let Some((contents, _)) = &self.dirs else { return false };
-        let found = |path: &Path| fs::symlink_metadata(path).ok().filter(is_intact);
+        let found = |path: &Path| fs::symlink_metadata(path).ok().filter(is_marked_intact);
         let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
         let shared = found(&contents.join(&id.0)).map(identity);
         shared.is_some() && shared == found(path).map(identity)
     }
 
-    /// Returns the kept checksum of an image of a recording, if the file at `image` is intact and
-    /// has the size of then; else `None`. Does not read the file.
+    /// Returns the kept checksum of an image of a recording, if the file at `image` has the mark of
+    /// an intact file ([`is_marked_intact`]) and the size of then; else `None`. Does not read the
+    /// file.
     pub(super) fn known_sum(&self, id: &str, image: &Path) -> Option<Sum> {
         let (_, sums) = self.dirs.as_ref()?;
-        let metadata = fs::symlink_metadata(image).ok().filter(is_intact)?;
+        let metadata = fs::symlink_metadata(image).ok().filter(is_marked_intact)?;
         let text = String::from_utf8(read_limited(&sums.join(id), SUM_LIMIT_BYTES).ok()?).ok()?;
         let (size, crc32) = text.split_once(' ')?;
         let crc32 = u32::from_str_radix(crc32, 16).ok()?;
@@ -116,8 +117,9 @@ pub(super) fn mark_intact(file: &File) -> io::Result<()> {
     file.set_times(FileTimes::new().set_modified(INTACT))
 }
 
-/// Returns true if a file is marked as intact ([`INTACT`]): nothing has written to it since.
-fn is_intact(metadata: &Metadata) -> bool {
+/// Returns true if a file is marked as intact ([`INTACT`]): nothing has written to it since it was
+/// stored, unless it set that time again.
+fn is_marked_intact(metadata: &Metadata) -> bool {
     metadata.modified().is_ok_and(|modified| modified == INTACT)
 }
 

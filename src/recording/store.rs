@@ -137,9 +137,11 @@ impl Store {
         Err(Error::new(name, ErrorKind::Missing))
     }
 
-    /// Opens and returns all recordings of the store, oldest first; those that cannot be opened
-    /// with their errors. Leaves out links, directories with names from `.contraflow-` on, and
-    /// directories in which no recording began. Empty if the store does not exist.
+    /// Opens and returns all recordings of the store, oldest first. Leaves out links, directories
+    /// with names from `.contraflow-` on, and directories that are empty, unreadable, or have only
+    /// files of a recorder that was killed before its recording began. Every other directory is
+    /// listed, with an error if it is no recording or cannot be opened. Empty if the store does not
+    /// exist.
     pub fn list(&self) -> Result<Vec<StoredRecording>, Error> {
         let mut entries = Vec::new();
         let dir = self.dir()?;

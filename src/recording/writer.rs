@@ -60,7 +60,8 @@ pub struct Writer {
 
 impl Writer {
     /// Starts a recording in `dir`, which must be empty or not exist, and writes its starting
-    /// manifest. A recording of the exact backend has a log and no traces.
+    /// manifest. Creates missing parent directories. A recording of the exact backend has a log and
+    /// no traces.
     pub fn create(dir: &Path, starting: &Manifest) -> Result<Self, Error> {
         let mut builder = DirBuilder::new();
         // A recording contains the program's memory, so only its owner may read it.
@@ -375,7 +376,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Creates the core file, which the caller writes; [`Self::finish`] gives it its final name.
+    /// Creates the core file under a temporary name, in place of that of an earlier call. The
+    /// caller writes it; [`Self::finish`] gives it its final name.
     pub fn core_file(&self) -> Result<File, Error> {
         let path = self.core_partial();
         replace_private(&path).at(&path)

@@ -28,7 +28,9 @@ struct Part<'a> {
 
 impl Epoch {
     /// Fills the private anonymous mappings of `start`, which are mapped and zeros so far, with
-    /// their memory in the final state. Adds to `final_bytes` and `mapped_from_core`.
+    /// their memory in the final state; what the core file does not store stays zeros. Adds to
+    /// `final_bytes` and `mapped_from_core`. Fails if the recording has no readable core file, or a
+    /// mapping overlaps the replay's own memory.
     pub(super) fn load_final_memory(
         &mut self,
         start: &Start,
@@ -61,8 +63,9 @@ impl Epoch {
         self.refresh_mappings()
     }
 
-    /// Maps the whole pages of a part if they are many, and copies the rest. `file` is the
-    /// process's descriptor of the core file.
+    /// Maps the whole pages of a part, and copies the rest. Copies all of it if its whole pages
+    /// have less than [`MIN_MAPPED_BYTES`], are code or a stack that may grow, or do not begin at a
+    /// page of the file. `file` is the process's descriptor of the core file.
     fn load_part(&mut self, part: Part<'_>, file: u64) -> Result<(), Error> {
         let Part { mapping, range, .. } = part;
         let start = Addr(range.start.0.next_multiple_of(PAGE_BYTES)).min(range.end);
@@ -81,7 +84,8 @@ impl Epoch {
         self.copy_part(Part { range: AddrRange::new(whole.end, range.end), ..part })
     }
 
-    /// Copies a part, but for pieces of zeros.
+    /// Copies a part, but for pieces of zeros: the memory is zeros already. Adds the copied bytes
+    /// to `final_bytes`.
     fn copy_part(&mut self, part: Part<'_>) -> Result<(), Error> {
         let Part { section, range, .. } = part;
         let bytes = slice(&section.bytes, part.offset_of(range.start)..part.offset_of(range.end));

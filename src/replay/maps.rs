@@ -216,7 +216,8 @@ impl Epoch {
         Ok(())
     }
 
-    /// Opens a file in the process, calls `action` with its descriptor there, and closes it.
+    /// Opens a file in the process, calls `action` with its descriptor there, and closes it, also
+    /// if `action` fails. Fails for a path that the scratch space has no room for.
     pub(super) fn with_open_file(
         &mut self,
         path: &Path,
@@ -235,8 +236,9 @@ impl Epoch {
         done
     }
 
-    /// Maps a part of an open file privately at an address, instead of whatever is there. The
-    /// caller reads the mappings again ([`Self::refresh_mappings`]).
+    /// Maps a part of an open file privately at an address, instead of whatever is there. Does not
+    /// check that this is the program's memory. The caller reads the mappings again
+    /// ([`Self::refresh_mappings`]).
     pub(super) fn map_file(
         &mut self,
         range: AddrRange,
@@ -256,8 +258,9 @@ impl Epoch {
     }
 
     /// Writes memory of the program, whatever its protection: drops code that was translated from
-    /// there, and extends a stack if the memory is below one. Does nothing if it is code that has
-    /// these bytes already. Fails for the replay's own memory and for unmapped memory.
+    /// there, and extends a stack if the memory is below one. Memory whose first byte is executable
+    /// counts as code: if it has these bytes already, nothing is done. Fails for the replay's own
+    /// memory and for unmapped memory.
     pub(super) fn overwrite(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let range = AddrRange::sized(addr, bytes.len() as u64);
         self.check_is_programs(range)?;

@@ -51,7 +51,8 @@ impl Replay {
         end
     }
 
-    /// Runs as [`Self::run_until`]. The stops are set already.
+    /// Runs as [`Self::run_until`], past stops that the goals reject; after each of these, ends if
+    /// the user interrupts it. The stops are set already.
     fn run_until_accepted_stop(
         &mut self,
         until: Option<(u64, u64)>,

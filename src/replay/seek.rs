@@ -153,9 +153,11 @@ impl Replay {
         Ok(true)
     }
 
-    /// Switches to the last checkpoint or keyframe at or before a position of the loaded program,
-    /// unless the replay is between the two and the keyframe saves little. If there is no
-    /// checkpoint, loads another process ([`Self::load_before`]). Returns true if it switched.
+    /// Switches to the best place at or before a position of the loaded program: the replay's own
+    /// position, if it is known and not after `target`, or the last checkpoint of its process,
+    /// whichever is later; but a parked process or a keyframe if that saves much work. Without any
+    /// of them, loads another process ([`Self::load_before`]). Returns false if the replay stays
+    /// where it is.
     fn switch_to_nearest_before(&mut self, target: Position) -> Result<bool, Error> {
         let checkpoint = self.epoch.checkpoints.last_at_or_before(target);
         let here = self.position();
@@ -163,8 +165,9 @@ impl Replay {
         let is_known =
             self.instructions.is_some() || (here.entry, here.ticks) < (target.entry, target.ticks);
         let is_between = is_known && here <= target && checkpoint.is_none_or(|kept| kept <= here);
-        let nearest = if is_between { Some(here) } else { checkpoint };
-        if self.skip_to_parked(nearest, target)? || self.skip_to_keyframe(nearest, target)? {
+        // `None` is the beginning of the process.
+        let own_place = if is_between { Some(here) } else { checkpoint };
+        if self.skip_to_parked(own_place, target)? || self.skip_to_keyframe(own_place, target)? {
             return Ok(true);
         }
         if is_between {
@@ -196,15 +199,15 @@ impl Replay {
     }
 
     /// Moves to the last checkpoint of a parked process at or before a position of the loaded
-    /// program, if that saves much work: it is far after `nearest`, the nearest position from which
-    /// the replay could continue; `None` for the beginning of the process. Returns false, and does
+    /// program, if that saves much work: it is far after `own_place`, the nearest position from
+    /// which this process could continue; `None` for its beginning. Returns false, and does
     /// nothing, if it does not, or if a keyframe saves much more.
     fn skip_to_parked(
         &mut self,
-        nearest: Option<Position>,
+        own_place: Option<Position>,
         target: Position,
     ) -> Result<bool, Error> {
-        let nearest = nearest.unwrap_or(Position::after_entries(self.epoch.begins));
+        let nearest = own_place.unwrap_or(Position::after_entries(self.epoch.begins));
         let Some(checkpoint) = self.parked.last_at_or_before(self.number, target) else {
             return Ok(false);
         };
@@ -219,14 +222,15 @@ impl Replay {
     }
 
     /// Loads the last keyframe at or before a position of the loaded program, if that saves much
-    /// work: it is far after `nearest`, the nearest position from which the replay could continue;
-    /// `None` for the beginning of the process. Returns true if it loaded one.
+    /// work: it is far after `own_place`, the nearest position from which this process could
+    /// continue; `None` for its beginning. Returns true if it loaded one. Forgets keyframes that
+    /// cannot be loaded, and tries those before them.
     fn skip_to_keyframe(
         &mut self,
-        nearest: Option<Position>,
+        own_place: Option<Position>,
         target: Position,
     ) -> Result<bool, Error> {
-        let nearest = nearest.unwrap_or(Position::after_entries(self.epoch.begins));
+        let nearest = own_place.unwrap_or(Position::after_entries(self.epoch.begins));
         while self.has_better_keyframe(self.number, nearest, target)
             && let Some((entry, cursor)) = self.outline.keyframe_before(self.number, target)
         {
@@ -327,7 +331,8 @@ impl Replay {
     }
 
     /// Returns the current position, which [`Replay::position`] may know only up to the last tick.
-    /// Then counts the instructions since that tick, by executing them again.
+    /// Then counts the instructions since that tick, by executing them again up to the present
+    /// address. If the replay is amid a REP instruction, it is then before its first iteration.
     pub fn exact_position(&mut self) -> Result<Position, Error> {
         if self.instructions.is_none() {
             let ip = self.ip()?;

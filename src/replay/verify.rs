@@ -277,24 +277,27 @@ impl Epoch {
 
     /// Returns the parts of a mapping that may differ from the replay's process: all of it, unless
     /// it is reserved rather than used. Then pages that neither process has touched are zeros, and
-    /// left out.
+    /// left out. Memory that was mapped from the core file has contents without being touched, so
+    /// it is always a part. If the touched pages are unknown, returns all of the mapping, too.
     fn parts_to_compare(&self, replay: &Self, range: AddrRange) -> Vec<AddrRange> {
-        let is_zeros = |epoch: &Self| {
+        let is_zero_until_touched = |epoch: &Self| {
             let mut mappings = epoch.engine.space.mappings().filter(|m| m.range.overlaps(range));
             let is_file = |m: &Mapping| m.is_file() && !epoch.is_mapped_from_core(m.range);
             mappings.all(|mapping| !is_file(mapping) && !mapping.protection.shared)
         };
         let touched = |epoch: &Self| PageMap::open(epoch.pid())?.touched(range);
-        let from_core = [self, replay].into_iter().flat_map(|epoch| &epoch.mapped_from_core);
-        let from_core = from_core.filter(|mapped| mapped.overlaps(range));
+        let mapped = [self, replay].into_iter().flat_map(|epoch| &epoch.mapped_from_core);
+        let mapped = mapped.filter(|mapped| mapped.overlaps(range));
         let from_core =
-            from_core.map(|m| AddrRange::new(m.start.max(range.start), m.end.min(range.end)));
-        let is_reserved = range.size_bytes() > RESERVED_BYTES && is_zeros(self) && is_zeros(replay);
+            mapped.map(|m| AddrRange::new(m.start.max(range.start), m.end.min(range.end)));
+        let is_reserved = range.size_bytes() > RESERVED_BYTES
+            && is_zero_until_touched(self)
+            && is_zero_until_touched(replay);
         let both = is_reserved.then(|| touched(self).zip(touched(replay))).flatten();
-        let Some((mut parts, others)) = both else { return vec![range] };
-        parts.extend(others);
-        let parts = parts.into_iter().map(|(range, _)| range);
-        let mut parts: Vec<AddrRange> = parts.chain(from_core).collect();
+        let Some((mut pages, others)) = both else { return vec![range] };
+        pages.extend(others);
+        let pages = pages.into_iter().map(|(range, _)| range);
+        let mut parts: Vec<AddrRange> = pages.chain(from_core).collect();
         parts.sort_unstable_by_key(|part| part.start);
         parts.dedup_by(|next, last| {
             let continues = next.start <= last.end;

@@ -84,10 +84,11 @@ impl<R: Run> Session<R> {
 
 impl<R: Run> BackWalk<'_, R> {
     /// Goes back to the beginning of the current line; from its beginning, to the beginning of the
-    /// line executed before. A line also begins where control entered it in its middle. Returns the
-    /// stop there, or the one that ended the walk earlier.
+    /// line executed before. A line also begins where control entered it in its middle, so a walk
+    /// that begins right there leaves it, too. Returns the stop there, or the one that ended the
+    /// walk earlier.
     fn go_to_line_start(&mut self) -> Stop {
-        let begun = self.session.run().position();
+        let start = self.session.run().position();
         if !self.is_inside_line()
             && let Some(stop) = self.go_to_line_before()
         {
@@ -95,14 +96,14 @@ impl<R: Run> BackWalk<'_, R> {
         }
         let mut line = self.line_here();
         while self.is_inside_line() {
-            let here = self.session.run().position();
+            let left = self.session.run().position();
             match self.step_one_back() {
                 BackMove::Ended(stop) => return stop,
                 BackMove::IntoCallee => line = self.line_here(),
                 BackMove::InFunction if self.line_here() == line => {}
-                // Control entered this line in its middle, at the place left last. The walk ends
-                // there, but for one that began there.
-                BackMove::InFunction if here == begun => {
+                // Control entered the line in its middle, at `left`. A walk that began right there
+                // goes on, to the beginning of the line executed before; others end at `left`.
+                BackMove::InFunction if left == start => {
                     if self.line_here().is_none()
                         && let Some(stop) = self.go_to_line_before()
                     {
@@ -110,9 +111,9 @@ impl<R: Run> BackWalk<'_, R> {
                     }
                     line = self.line_here();
                 }
-                BackMove::ToCaller if here == begun => line = self.line_here(),
+                BackMove::ToCaller if left == start => line = self.line_here(),
                 BackMove::InFunction | BackMove::ToCaller => {
-                    if let Some(Err(_)) = here.map(|here| self.session.seek(here.at)) {
+                    if let Some(Err(_)) = left.map(|left| self.session.seek(left.at)) {
                         // The run is one instruction before the line.
                         return Stop { reason: StopReason::Moved, ..self.step_complete() };
                     }

@@ -68,10 +68,11 @@ fn packed_path(path: &Path) -> Option<&str> {
     is_plain.then_some(rest)
 }
 
-/// Returns true if an absolute path names an existing source file of this machine, by its name and
-/// size; false for others, since the debug information of a hostile program may name any file. Also
-/// false for paths that a packed recording cannot have: relative ones, and those with invisible
-/// characters or not in UTF-8.
+/// Returns true if an absolute path, without `..`, leads to an existing source file of this
+/// machine: a regular file of at most 16 MiB that has an extension of source files, or has none and
+/// is below `/usr/include`. Follows links. False for others, since the debug information of a
+/// hostile program may name any file. Also false for paths that a packed recording cannot have:
+/// relative ones, and those with invisible characters or not in UTF-8.
 pub fn is_source(path: &Path) -> bool {
     let extension = path.extension().and_then(OsStr::to_str);
     let is_named = extension.is_some_and(|name| SOURCE_EXTENSIONS.contains(&name));

@@ -6,9 +6,18 @@
 //! end, which is the live end again; from there, the program executes ([`Live::resume_live`]).
 //!
 //! Threads, registers, memory, mappings and `siginfo_t` are those at the session's position: of the
-//! history in the past (`past_in_view`), else of the program. Call stacks, times, gaps and packets,
-//! which only a path has, are from the history at the live end too. Mapped files and the links in
-//! `/proc` are the program's present ones, also in the past.
+//! history in the past (`past_in_view`), else of the program. Of a path, call stacks, times, gaps
+//! and packets come from the history, even at the live end. An exact recording has none. Mapped
+//! files and the links in `/proc` are the program's present ones, also in the past.
+//!
+//! The history is reached by these functions of module `past`. The first two open it, which for an
+//! exact recording repeats the run, and the user cannot interrupt that ([`Live::open_history`] can
+//! be interrupted):
+//! - `history` and `history_mut`: the history.
+//! - `path`: the history of a path, which is opened; `None` for an exact recording.
+//! - `opened_history` and `opened_history_mut`: the history if it is open already.
+//! - `past_in_view`: the history in the past, where it is open; `None` at the live end.
+//! - `exact_past_in_view`: the same, but also `None` for a path.
 
 mod files;
 mod forks;
@@ -81,10 +90,11 @@ pub struct Live {
 }
 
 impl Live {
-    /// Sets `in_past` after a move in the history: true at a position before its end, false
-    /// without an open history. First moves a replay past a last entry that only records where the
-    /// program is ([`Replayed::meet_end`]). If that fails, keeps the error in `failure`, and
-    /// decides by the position where the replay is then.
+    /// Sets `in_past` after a move in the history: true at a position before its end, false without
+    /// an open history. The last entry of an exact log may only record the program's place, and
+    /// executes nothing: first moves a replay that is right before it past it
+    /// ([`Replayed::meet_end`]). If that fails, keeps the error in `failure`, and decides by the
+    /// position where the replay is then.
     fn meet_end_and_update_in_past(&mut self) {
         if let Some(Some(Past::Exact(replayed))) = self.history.get_mut()
             && let Err(error) = replayed.meet_end()

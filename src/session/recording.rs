@@ -39,7 +39,7 @@ pub struct Recording {
     /// The last position that can be shown: the timeline's total, or one less if no address is
     /// known there. The values of the end of the run are those at the timeline's total, so they are
     /// not shown in the latter case.
-    end: u64,
+    shown_end: u64,
     /// The functions and lines of the code, read on first use.
     symbols: LazySymbols,
     /// The system calls and signals of the path, searched when a debugger first wants to stop at
@@ -60,7 +60,7 @@ impl Recording {
             timeline,
             state,
             empty_image: Arc::default(),
-            end,
+            shown_end: end,
             symbols: LazySymbols::default(),
             kernel_entries: OnceCell::new(),
             last_stack: RefCell::default(),
@@ -70,7 +70,7 @@ impl Recording {
         if pc_at_end.is_none() {
             // The target of a cut recording's last instruction is unknown, and a debugger cannot
             // show a thread without a pc. The history ends before that instruction.
-            recording.end = end.saturating_sub(1);
+            recording.shown_end = end.saturating_sub(1);
         }
         recording
     }
@@ -121,7 +121,8 @@ impl Recording {
     }
 
     /// Returns the mapped code and files at a position; those of the end of the run if the time at
-    /// the position is unknown.
+    /// the position is unknown. The epochs of a timeline are the spans of time between changes of
+    /// the mappings.
     fn image_at(&self, g: u64) -> &Image {
         let images = self.timeline.images();
         let epoch = self.timeline.time_at(g).map(|at| images.epoch_at(at));
@@ -174,7 +175,7 @@ impl History for Recording {
     }
 
     fn total(&self) -> u64 {
-        self.end
+        self.shown_end
     }
 
     fn running_at(&self, g: u64) -> Option<Tid> {
@@ -268,7 +269,11 @@ impl History for Recording {
     fn gaps(&self) -> Vec<GapInfo> {
         let of_thread = |tid| {
             self.timeline.gaps(tid).iter().map(move |(index, gap)| GapInfo {
-                position: self.timeline.global_of(tid, *index).unwrap_or(self.end).min(self.end),
+                position: self
+                    .timeline
+                    .global_of(tid, *index)
+                    .unwrap_or(self.shown_end)
+                    .min(self.shown_end),
                 tid,
                 offset_bytes: gap.offset,
                 last_ip: gap.last_ip,

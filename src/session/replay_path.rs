@@ -33,7 +33,8 @@ impl ReplayPath {
     /// Opens the path that is kept with a recording. If there is none, makes it by a replay and
     /// keeps it, or waits for another process that is making it; fails if it cannot be kept. While
     /// it does so, calls `goes_on` with the ticks done and those of the whole run, or with (0, 1)
-    /// while it waits; fails if that returns false. An error is a sentence for the user.
+    /// while it waits; fails if that returns false. An error is a sentence for the user. The opened
+    /// recording has no final state, so it knows no values.
     pub(super) fn open(
         reader: &Reader,
         goes_on: &mut dyn FnMut(u64, u64) -> bool,

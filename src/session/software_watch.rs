@@ -137,7 +137,9 @@ impl SoftwareWatch<'_> {
         threads
     }
 
-    /// Steps one thread by one instruction, and delivers `signal` to it (0 for none). Returns the
+    /// Steps one thread by one instruction, and delivers `signal` to it (0 for none). The
+    /// debugger's own step stops at every signal; others pass the signals at which the debugger
+    /// does not stop. A step that takes longer than [`WAIT_AFTER`] is interrupted. Returns the
     /// stop, and true if it is not to be reported: the thread still waits in a system call, or has
     /// ended while others go on.
     fn step(&self, live: &mut Live, thread: Tid, signal: i32) -> (Stop, bool) {
@@ -147,8 +149,6 @@ impl SoftwareWatch<'_> {
             asked.set(asked.get() || (self.interrupted)());
             asked.get() || since.elapsed() > WAIT_AFTER
         };
-        // The debugger's own step stops at every signal. Other steps deliver the signals at which
-        // the debugger does not stop.
         let is_own_step = self.order.action == Action::Step && thread == self.order.thread;
         let passed = if is_own_step { 0 } else { live.passed_signals() };
         let stop =

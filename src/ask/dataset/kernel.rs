@@ -148,8 +148,11 @@ impl LogReader<'_> {
         }
     }
 
-    /// Processes an entry, which is logged in `moment`: passes on the rows of a signal and of a
-    /// system call that it ends. Returns the system call that begins with it, if one does.
+    /// Processes an entry, which is logged in `moment`. Passes on the row of a signal, and the rows
+    /// of the open calls that the entry ends: by their return; without a result by a signal, or by
+    /// a change or the end of the thread; or by the start of a program, with result 0 for the call
+    /// that executed it. Returns the system call that the thread makes, if it makes one, with its
+    /// result unless a later entry has that.
     fn process_entry(
         &mut self,
         entry: Entry,

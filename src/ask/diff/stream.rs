@@ -117,8 +117,8 @@ impl Stream {
     }
 
     /// Skips the next stretches that both paths have in common, up to the end of a chunk; only one
-    /// while there are stretches that were put back. Returns the last one of each path; `None` if
-    /// the next ones differ, or a path ends.
+    /// while there are stretches that were put back. Returns the last skipped stretch of each path;
+    /// `None`, and skips nothing, if the next ones differ or a path ends.
     pub(super) fn pass_common([good, bad]: &mut [Self; 2]) -> Option<[Stretch; 2]> {
         if !(good.back.is_empty() && bad.back.is_empty()) {
             return match [good.next(), bad.next()] {

@@ -219,7 +219,8 @@ fn file_of_descriptor(replay: &mut Replay, fd: i32) -> Result<Option<String>, re
 }
 
 /// Does the same as [`file_of_descriptor`] for the descriptor as it is at entry `before`, but does
-/// not bring the replay back.
+/// not bring the replay back. A call whose arguments show that it made no descriptor is passed
+/// over: the search goes on before it, for at most [`MOST_CANDIDATES`] calls.
 fn file_opened_before(
     replay: &mut Replay,
     fd: i32,
@@ -227,11 +228,12 @@ fn file_opened_before(
 ) -> Result<Option<String>, replay::Error> {
     for _ in 0..MOST_CANDIDATES {
         let Some(log) = replay.reader().log()? else { return Ok(None) };
-        let opened_by = match opening_call(log.cursor(), fd, before)? {
-            Descriptor::Opened(opened_by) => opened_by,
+        let call = match opening_call(log.cursor(), fd, before)? {
+            Descriptor::Opened(call) => call,
             Descriptor::Unknown => return Ok(None),
         };
-        let Some((entry, number)) = opened_by else {
+        // Without such a call, it was open at the start.
+        let Some((entry, number)) = call else {
             if !replay.has_first_instruction() {
                 return Ok(None);
             }
@@ -272,10 +274,10 @@ fn may_make_descriptor(name: &str, second: u64) -> bool {
     }
 }
 
-/// The system call that made a file descriptor.
+/// The origin of a file descriptor.
 enum Descriptor {
-    /// The entry whose system call returned the descriptor, and the number of this call in the
-    /// kernel's table; `None` if the descriptor was open at the start.
+    /// It was open at the start (`None`), or a system call returned it: the number of the log entry
+    /// with the result, and that of the call in the kernel's table.
     Opened(Option<(u64, u64)>),
     /// A system call may have written the descriptor to memory, as pipe(2) does.
     Unknown,
@@ -285,7 +287,7 @@ enum Descriptor {
 /// `fd`. Returns `Unknown` if a later call may have written descriptors to memory, this one or
 /// others. Ignores close(2): the descriptor is open at that entry.
 fn opening_call(mut cursor: Cursor, fd: i32, before: u64) -> Result<Descriptor, replay::Error> {
-    let mut opened_by = Descriptor::Opened(None);
+    let mut descriptor = Descriptor::Opened(None);
     // The system calls that have not returned: other threads run in between.
     let mut calls: HashMap<Tid, u64> = HashMap::new();
     while cursor.index() < before {
@@ -305,12 +307,12 @@ fn opening_call(mut cursor: Cursor, fd: i32, before: u64) -> Result<Descriptor, 
         };
         let name = Model::by_number(number).map_or("", |model| model.name);
         if WRITE_DESCRIPTORS.contains(&name) {
-            opened_by = Descriptor::Unknown;
+            descriptor = Descriptor::Unknown;
         } else if result == i64::from(fd) && MAKE_DESCRIPTORS.contains(&name) {
-            opened_by = Descriptor::Opened(Some((index, number)));
+            descriptor = Descriptor::Opened(Some((index, number)));
         }
     }
-    Ok(opened_by)
+    Ok(descriptor)
 }
 
 /// Reads a text that ends with a zero byte, and replaces what is not UTF-8; `None` if it is

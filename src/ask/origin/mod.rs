@@ -320,10 +320,10 @@ impl OriginSearch<'_> {
     }
 
     /// Moves back to right before the last instruction that wrote a register of a thread, and
-    /// returns it. First skips functions that were called and have returned, as they preserve some
-    /// registers; if the register does not have its present value after the instruction found, one
-    /// of them changed it, and the search begins again without skipping. `Lost` if the value
-    /// differs then too, or the path has a gap there. `Input` if no instruction wrote the register.
+    /// returns it. First skips functions that have returned, as they preserve some registers; if
+    /// the value after the instruction found is not the present one, searches again without
+    /// skipping. `Lost` if it differs then too, at a gap, or for more than 16 bytes of a vector
+    /// register. `Input` if no instruction wrote it since the thread or a signal's handler began.
     fn writer_of_register(&mut self, tid: Tid, part: RegisterPart) -> Result<LastWrite, Error> {
         let Some(places) = self.asked.places.as_ref() else { return Err(Error::NoValues) };
         if part.of.vector_number().is_some() && part.offset + part.size_bytes > XMM_BYTES {
@@ -391,8 +391,9 @@ impl OriginSearch<'_> {
         }
     }
 
-    /// Moves to a position, if it is known; else stays. Returns `input` if the register has the
-    /// value there, or else `Lost`.
+    /// Moves to a position, if it is known. Returns `input` if the register has the value there
+    /// (`None`: it must be unknown there), or else `Lost`. Without a position, compares the value
+    /// where the replay is.
     fn input_at(
         &mut self,
         position: Option<u64>,

@@ -105,8 +105,9 @@ impl TickConverter<'_> {
         Interval { range: start..end.max(start), first, last }
     }
 
-    /// Returns the number of the first instruction after the first `ticks` ticks of an interval, or
-    /// after all its ticks if there are fewer. Counts from the start of the interval.
+    /// Returns the number, in the thread's path, of the first instruction after the first `ticks`
+    /// ticks of an interval; after all its ticks if there are fewer. Decodes the interval from its
+    /// start: for ticks near its end, use [`Self::index_before_last_ticks`].
     fn index_after_ticks(&self, interval: &Interval, ticks: u64) -> u64 {
         let (mut left, mut moment_start) = (ticks, interval.range.start);
         self.each_tick(interval, &mut |after| {
@@ -119,9 +120,9 @@ impl TickConverter<'_> {
         moment_start
     }
 
-    /// Skips the last `ticks` ticks of an interval, from its end. Returns the number of the
-    /// instruction after the tick before them; that of the interval's first instruction if there is
-    /// no such tick.
+    /// Skips the last `ticks` ticks of an interval, from its end. Returns the number, in the
+    /// thread's path, of the instruction after the tick before them; that of the interval's first
+    /// instruction if there is no such tick.
     fn index_before_last_ticks(&self, interval: &Interval, ticks: u64) -> u64 {
         let (mut left, mut moment_start) = (ticks, interval.range.start);
         self.each_tick_backward(interval, &mut |after| {

@@ -77,10 +77,10 @@ impl Child {
         }
     }
 
-    /// Kills the child, to which this recorder could not attach: it would wait for ever. Returns a
-    /// note about that; `None`, without killing, if the child has ended or is about to.
+    /// Kills the child, to which this recorder could not attach: it would wait for ever. First
+    /// resumes it, since it may be at its exit stop. Returns a note about that; `None`, without
+    /// killing, if the child has ended or is about to.
     fn kill_lost(&self, error: &Error) -> Option<String> {
-        // If it is at its exit stop, it goes on with that.
         let _ = Tracee(self.tid()).resume(0);
         let is_there =
             process_status(self.pid).is_some_and(|state| !matches!(state.letter, 'Z' | 'X'));

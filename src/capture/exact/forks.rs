@@ -144,8 +144,9 @@ impl Processes {
     }
 
     /// Begins to record a newborn child, which is stopped, and makes it the program. Returns the
-    /// recorder of its parent, whose threads stay stopped. After an error, the child goes on
-    /// natively, and the program is still the parent.
+    /// recorder of its parent, whose threads stay stopped. After an error, the program is still the
+    /// parent. If the new recording could not be created, the child stays a stopped newborn; after
+    /// other errors, it goes on natively and is forgotten.
     fn switch_to_child(&mut self, child: Pid, begins: ChildStart) -> Result<ExactRecorder, Error> {
         let parent = &mut self.program;
         let prepared = Prepared::of_followed(&parent.request, Backend::Exact, child)?;

@@ -285,7 +285,8 @@ struct StoredThread {
 }
 
 impl StoredThread {
-    /// Returns a thread in its present state; if it is in a system call, before that.
+    /// Returns a thread in its present state; if it is in a system call, before that. The call must
+    /// be one that may block ([`state_now`]).
     fn now(thread: &Thread) -> Result<Self, Error> {
         let state = state_now(thread)?;
         let call = thread.current_call().map(|current| current.call.number);
@@ -312,7 +313,9 @@ fn is_settled(thread: &Thread) -> bool {
         && thread.translated.place == Place::Program
 }
 
-/// Returns the state of a thread; if it is in a system call, its state before the call.
+/// Returns the state of a thread; if it is in a system call that may block, its state before the
+/// call. Not to be called for a thread in any other call: it would return the registers in the
+/// call.
 fn state_now(thread: &Thread) -> Result<ThreadState, Error> {
     match thread.current_call() {
         Some(CurrentCall { registers, extended: Some(extended), .. }) => {

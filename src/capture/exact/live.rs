@@ -1,6 +1,10 @@
 //! An exactly recorded program under a debugger: the interface for the session ([`LiveProgram`]).
 //! Most calls go to the recorder of the program that is debugged now; `forks` has the other
 //! processes that the debugger knows.
+//!
+//! `Processes::debugged_child` is set while a debugger has left the program, which waits in
+//! vfork(2) for that child. The view is then of the child: its number, its thread and its name. Its
+//! memory is the program's, so reads and writes go through the program's engine.
 
 use super::debug_session::Debugger;
 use super::engine::ExactRecorder;
@@ -62,7 +66,8 @@ impl Live {
         Ok(Self { processes: Processes::of(recorder), dir: PathBuf::new() })
     }
 
-    /// Returns a thread of the program; an error if there is none with this number.
+    /// Returns a thread of the program; an error if there is none with this number, as for a thread
+    /// of a newborn child or of the parent.
     fn thread_mut(&mut self, tid: Tid) -> Result<&mut Thread, Error> {
         self.processes.program.threads.get_mut(&tid).ok_or(Error::ThreadEnded { tid })
     }
@@ -96,6 +101,7 @@ impl LiveProgram for Live {
     fn auxv(&self) -> Vec<u8> {
         let vector = auxv(self.pid());
         match &self.engine().process {
+            // It was launched without the vdso; one that ran before its recorder knows it.
             Some(process) if !process.was_running => without_vdso(vector),
             _ => vector,
         }
@@ -160,7 +166,8 @@ impl LiveProgram for Live {
     fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
         let parent = self.processes.parent.as_ref().filter(|parent| parent.pid == pid);
         match (self.engine().newborns.get(pid), parent) {
-            // The child may share its parent's memory: `read` hides the recorder's part.
+            // The parent waits in vfork(2), and may share its memory with the child: `read` hides
+            // the recorder's part of it.
             (Some(newborn), _) if newborn.is_awaited => self.read(addr, buf),
             (Some(newborn), _) => newborn.read(addr, buf),
             (None, Some(parent)) => {

@@ -73,7 +73,7 @@ impl PtPmu {
         if !dir.is_dir() {
             return Err(if cpu_has_pt() { Error::NoPmu { path: dir } } else { Error::NoIntelPt });
         }
-        let number = number(&dir.join("type"), 10)?.ok_or_else(|| missing(&dir.join("type")))?;
+        let number = number(&dir.join("type"), 10)?.ok_or_else(|| no_number(&dir.join("type")))?;
         let mut fields = BTreeMap::new();
         for (name, path, text) in files(&dir.join("format"))? {
             // Fields of `config1` and so on are not used here.
@@ -91,7 +91,7 @@ impl PtPmu {
         let ranges = reported.or_else(|| caps.get("num_address_ranges").copied()).unwrap_or(0);
         let nominal = decimal(&dir.join("max_nonturbo_ratio"))?;
         Ok(Self {
-            number: u32::try_from(number).map_err(|_| missing(&dir.join("type")))?,
+            number: u32::try_from(number).map_err(|_| no_number(&dir.join("type")))?,
             fields,
             caps,
             filter_ranges: usize::try_from(ranges).unwrap_or(0),
@@ -123,7 +123,7 @@ pub(super) fn cpu_has_pt() -> bool {
 }
 
 /// Returns the error for a file of the PMU that does not exist, or whose number is too large.
-fn missing(path: &Path) -> Error {
+fn no_number(path: &Path) -> Error {
     Error::Sysfs { path: path.to_owned(), why: "holds no valid number".to_owned() }
 }
 

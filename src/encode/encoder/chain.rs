@@ -283,7 +283,7 @@ impl<'a> ChainBuilder<'a> {
         let bits = chain.bit_count.max(chain.late_bit_count) + compact.bit_count + 1;
         let instructions = chain.instructions.checked_add(compact.instructions)?;
         let is_quiet = compact.treatment == Treatment::Quiet;
-        if compact.treatment.is_slow() && !is_quiet
+        if !compact.treatment.is_plain() && !is_quiet
             || u32::from(bits) > TNT_BITS
             || self.pushes.len() + pushes.len() > PUSHES
         {

@@ -119,7 +119,7 @@ impl Encoder {
             let Some(number) = records.take_number() else { break };
             let edge = dictionary.compact.get(number as usize).ok_or(BadRecord)?;
             let fits = edge.start == hot.ip && hot.batch.len() < hot.batch_limit;
-            if !fits || edge.treatment.is_slow() {
+            if !fits || !edge.treatment.is_plain() {
                 // The value that `encode_record` takes: a time or a target, or 0 if the edge needs
                 // none. `None` if the record is cut off, or the next one is not there yet.
                 let value = match edge.treatment {

@@ -285,8 +285,8 @@ impl Encoder {
         self.report_rounds_of_partial(dictionary, &steps[first_quiet..]);
     }
 
-    /// Encodes one instruction that the tracer executed for the thread. The thread is at `next`
-    /// after it, or in the kernel after a far branch. May miss a loop through it: see `Trace`.
+    /// Encodes one instruction, as [`super::Trace::stepped_insn`] describes. If the thread is in
+    /// the kernel, encodes no return from there.
     pub(super) fn stepped_insn(&mut self, insn: &Insn, next: u64) {
         self.begin_at(insn.ip.0);
         self.instructions += 1;

@@ -135,7 +135,7 @@ fn number(field: &[u8]) -> Option<u64> {
 }
 
 /// Reads the blocks before the data of the file `name`, and returns its segments; `None` unless
-/// [`header`] returns these blocks for the file.
+/// [`header`] returns exactly these blocks for the file. Fails if the input ends before.
 pub(super) fn read_header(
     from: &mut impl Read,
     name: &str,
@@ -177,8 +177,9 @@ fn take_segments(field: &[u8], mark: u8, segments: &mut Vec<Segment>) -> Option<
     Some(mark != 0)
 }
 
-/// Reads the first header of an archive, and returns the size of its file; `None` unless that is
-/// the file `name`, without holes.
+/// Reads the first header of a packed recording, and returns the size of its file; `None` unless it
+/// is, byte for byte, the header that [`plain`] returns for a file `name`. So other programs'
+/// archives of the same files are `None`, too. Fails if the input has no whole block.
 pub(super) fn read_first(from: &mut impl Read, name: &str) -> io::Result<Option<u64>> {
     let mut block = [0; BLOCK_BYTES];
     from.read_exact(&mut block)?;

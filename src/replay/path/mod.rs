@@ -4,8 +4,8 @@
 //! become packets of the thread's trace. Then the entry is applied, and becomes packets and events
 //! of the sideband.
 //!
-//! Times are moments of the replay ([`Replay::moment`]), not of a clock: they order all threads
-//! exactly.
+//! Times are not those of a clock: each is the replay's moment ([`Replay::moment`]) plus the number
+//! of times returned so far. They order all threads exactly, and no two are the same.
 
 mod kept;
 mod written;
@@ -53,20 +53,21 @@ struct PathWriter {
     /// Makes the packets of all threads.
     tracer: InlineTracer,
     written: WrittenPath,
-    /// Added to the moment to make a time, and then incremented, so that no two are the same.
+    /// The number of times returned so far; added to the moment, so that no two are the same.
     extra_time: u64,
 }
 
 impl PathWriter {
-    /// Returns a new time, later than all before.
-    fn now(&mut self) -> u64 {
+    /// Returns a new time, later than all before: the replay's moment, plus 1 for each time that
+    /// was returned, this one included.
+    fn next_time(&mut self) -> u64 {
         self.extra_time += 1;
         self.replay.moment(self.replay.position()).saturating_add(self.extra_time)
     }
 
     /// Writes an event of a thread, with a new time.
     fn event(&mut self, tid: Tid, event: Event) -> Result<(), Error> {
-        let tsc = self.now();
+        let tsc = self.next_time();
         self.written.event(tsc, tid, event)
     }
 
@@ -74,14 +75,14 @@ impl PathWriter {
     /// is at its first instruction. Does nothing if no thread is loaded.
     fn begin_program(&mut self) -> Result<(), Error> {
         let Some(tid) = self.replay.epoch.contexts.loaded() else { return Ok(()) };
-        let now = self.now();
+        let now = self.next_time();
         for tid in self.replay.epoch.contexts.tids() {
             self.written.thread(now, tid)?;
         }
         let start = self.replay.outline.starts.get(self.replay.number);
         let entry = start.and_then(|start| start.cursor().read().transpose()).transpose()?;
         if let Some(LogEvent::Start(start)) = entry.map(|entry| entry.event) {
-            self.written.note_files(&start.mappings);
+            self.written.note_file_names(&start.mappings);
         }
         self.write_mappings(tid)?;
         for (addr, bytes) in self.replay.code_written_at_start()? {
@@ -92,7 +93,7 @@ impl PathWriter {
 
     /// Writes the changes of the mappings since the last call.
     fn write_mappings(&mut self, tid: Tid) -> Result<(), Error> {
-        let now = self.now();
+        let now = self.next_time();
         self.written.mappings(now, tid, &self.replay.epoch.engine)
     }
 
@@ -183,7 +184,9 @@ impl PathWriter {
     }
 
     /// Runs the loaded thread to a place before its next tick, instruction by instruction, and
-    /// writes its path. Fails if the thread does not reach the place.
+    /// writes its path. At a REP instruction, also executes the iterations before the place
+    /// ([`Replay::repeat_iterations`]). Fails at a hook before the place, or after a tick that does
+    /// not lead there.
     fn walk_to(&mut self, tid: Tid, place: PlaceInTick) -> Result<(), Error> {
         let ticks = self.replay.ticks;
         while self.replay.ip()? != place.ip {
@@ -200,7 +203,7 @@ impl PathWriter {
     /// an instruction that the cache cannot execute, executes that too, unless it has a hook. If it
     /// ends at a fault, extends a stack, or fails.
     fn run(&mut self, tid: Tid, limit: RerunLimit) -> Result<(), Error> {
-        let (now, ip) = (self.now(), self.replay.ip()?.0);
+        let (now, ip) = (self.next_time(), self.replay.ip()?.0);
         self.tracer.return_from_kernel(tid, ip, now);
         let epoch = &mut self.replay.epoch;
         let Rerun { records, partial, end } = epoch.engine.rerun(&mut epoch.thread, limit)?;
@@ -235,7 +238,7 @@ impl PathWriter {
     /// faults, extends a stack, or fails. The packets around it give its address and that of the
     /// next one, so that no loop without packets can hide it.
     fn step(&mut self, tid: Tid) -> Result<(), Error> {
-        let (now, ip) = (self.now(), self.replay.ip()?);
+        let (now, ip) = (self.next_time(), self.replay.ip()?);
         self.tracer.enter_kernel(tid, ip.0);
         let insn = self.replay.insn_at(ip);
         let signal = self.replay.step_natively()?;
@@ -260,7 +263,7 @@ impl PathWriter {
             return Ok(None);
         }
         let ip = self.replay.ip()?;
-        let now = self.now();
+        let now = self.next_time();
         match entry.event {
             LogEvent::Call { .. }
             | LogEvent::Enters { .. }
@@ -308,13 +311,13 @@ impl PathWriter {
         }
         match &entry.event {
             LogEvent::Born { .. } => {
-                let now = self.now();
+                let now = self.next_time();
                 self.written.thread(now, tid)?;
                 self.tracer.set_creation_time(tid, now);
             }
             LogEvent::Ends { .. } => self.event(tid, Event::ThreadExit)?,
             event => {
-                let now = self.now();
+                let now = self.next_time();
                 self.written.entry_events(now, tid, event, before)?;
             }
         }
@@ -327,7 +330,7 @@ impl PathWriter {
         if maps.is_empty() {
             return Ok(());
         }
-        self.written.note_files(maps.iter().filter_map(|change| match change {
+        self.written.note_file_names(maps.iter().filter_map(|change| match change {
             MapChange::Map(mapped) => Some(mapped),
             _ => None,
         }));

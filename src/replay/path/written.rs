@@ -20,7 +20,7 @@ pub(super) struct WrittenPath {
     manifest: Manifest,
     /// The exact recording that is replayed.
     source: Reader,
-    /// The paths of the source's stored files that were mapped so far.
+    /// The names of the source's stored files that were mapped so far.
     names: BTreeMap<ImageId, String>,
     /// The files that were copied from the source, with their IDs in the events.
     files: BTreeMap<ImageId, FileId>,
@@ -90,8 +90,9 @@ impl WrittenPath {
         self.event(tsc, tid, Event::ThreadStart)
     }
 
-    /// Notes the paths of the stored files among the recorded mappings, for [`Self::mappings`].
-    pub(super) fn note_files<'a>(&mut self, mapped: impl IntoIterator<Item = &'a Mapped>) {
+    /// Notes the name under which each stored file among the recorded mappings was mapped, for
+    /// [`Self::mappings`]; of several names, the last.
+    pub(super) fn note_file_names<'a>(&mut self, mapped: impl IntoIterator<Item = &'a Mapped>) {
         for mapped in mapped {
             if let Content::File { image, .. } = &mapped.content {
                 self.names.insert(image.clone(), mapped.name.clone());
@@ -134,7 +135,7 @@ impl WrittenPath {
     }
 
     /// Appends the changes, since the last call, of the mappings that have code or a file, and the
-    /// written code in new ones.
+    /// written code in new ones. [`Self::note_file_names`] must have been called for their files.
     pub(super) fn mappings(
         &mut self,
         tsc: u64,
@@ -160,8 +161,9 @@ impl WrittenPath {
         Ok(())
     }
 
-    /// Returns the backing of a mapping; anonymous, unless it is of a stored file. Copies the file
-    /// to the recording, and appends its events, when it is first mapped.
+    /// Returns the backing of a mapping; anonymous, unless it is of a stored file whose name was
+    /// noted ([`Self::note_file_names`]). Copies the file to the recording, and appends its events,
+    /// when it is first mapped.
     fn backing(&mut self, tsc: u64, tid: Tid, mapping: &Mapping) -> Result<Backing, Error> {
         let file_name = Path::new(&mapping.name).file_name().and_then(|name| name.to_str());
         let image = ImageId(file_name.unwrap_or_default().to_owned());

@@ -77,7 +77,7 @@ impl Live {
         Some(Description::of(&reader))
     }
 
-    /// Returns the history up to now if it was opened already.
+    /// Returns the history up to now if it was opened already; never opens it.
     pub(super) fn opened_history(&self) -> Option<&dyn Run> {
         self.history.get().and_then(Option::as_ref).map(Past::run)
     }
@@ -133,13 +133,14 @@ impl Live {
         self.in_past = false;
     }
 
-    /// Returns the history if the debugger is in the past; `None` at the live end.
+    /// Returns the history if the debugger is in the past, where it is open; `None` at the live
+    /// end.
     pub(super) fn past_in_view(&self) -> Option<&dyn Run> {
         if self.in_past { self.history() } else { None }
     }
 
-    /// Returns the history if the debugger is in the past of an exact recording; `None` at the live
-    /// end, and for a path, which does not know the past's memory.
+    /// Returns the history if the debugger is in the past of an exact recording, where it is open;
+    /// `None` at the live end, and for a path, which does not know the past's memory.
     pub(super) fn exact_past_in_view(&self) -> Option<&dyn Run> {
         self.past_in_view().filter(|_| self.is_exact())
     }

@@ -33,8 +33,9 @@ impl Live {
         self.refuse_beside(tid)
     }
 
-    /// Sets a register of a thread at the live end or in the exact past; refuses it elsewhere, and
-    /// for a register that cannot be written. With a new RIP, a breakpoint there stops the thread.
+    /// Sets a register of a thread at the live end or in the exact past. Refuses it where
+    /// [`Self::change_memory`] does, and for a register that cannot be written. With a new RIP, a
+    /// breakpoint there stops the thread.
     pub(super) fn change_register(
         &mut self,
         tid: Tid,
@@ -59,7 +60,8 @@ impl Live {
         written.map_err(|error| refused(&error))
     }
 
-    /// Writes memory at the live end or in the exact past; refuses it elsewhere.
+    /// Writes memory at the live end or in the exact past. Refuses it in the past of a path, after
+    /// the program's end, and at the live end for a thread of a process beside the program.
     pub(super) fn change_memory(
         &mut self,
         tid: Tid,
@@ -73,8 +75,9 @@ impl Live {
         self.program.get_mut().write(addr, bytes).map_err(|error| refused(&error))
     }
 
-    /// Changes the `siginfo_t` of a thread at the live end; refuses it elsewhere, and if `info` has
-    /// another size.
+    /// Changes the `siginfo_t` of a thread at the live end. Refuses it in all of the past, after
+    /// the program's end, for a thread of a process beside the program, and if `info` has another
+    /// size.
     pub(super) fn change_siginfo(&mut self, tid: Tid, info: &[u8]) -> Result<(), Error> {
         self.refuse_write(tid)?;
         let info = info.try_into().map_err(|_| Error::NotSiginfo)?;

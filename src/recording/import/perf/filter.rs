@@ -39,12 +39,14 @@ pub(super) fn filtered_files(filter: &str) -> Vec<&str> {
     parts(filter).map(|part| part.file).collect()
 }
 
-/// Returns the addresses of the traced code of a process, where its files are mapped executable
-/// first; empty for all code. Leaves out parts of files that are not mapped so, and cuts each range
-/// to one mapping, as the kernel does (`perf_addr_filter_vma_adjust`).
+/// Returns the addresses of the traced code of a process: of each part, at the first executable
+/// mapping that has bytes of it. Leaves out parts of files that are not mapped so, and cuts each
+/// range to that mapping, as the kernel does (`perf_addr_filter_vma_adjust`). Empty if there are no
+/// parts, or if none is mapped; the caller takes either as all code.
 pub(super) fn ranges(filter: &str, data: &PerfData, process: &Process) -> Vec<AddrRange> {
     let files: HashSet<&str> = filtered_files(filter).into_iter().collect();
     let mut maps: HashMap<&str, Vec<&PerfMap>> = HashMap::new();
+    // The owner is the process that had the recording's memory at the time of the record.
     for (owner, record) in process.records(data) {
         if let PerfEvent::Map(map) = &record.event
             && map.pid == owner

@@ -22,8 +22,9 @@ const ALIGNMENT: u64 = 8;
 /// than the longest period of PSBs.
 const WINDOWS_BYTES: [usize; 4] = [64 << 10, 1 << 20, 16 << 20, 128 << 20];
 
-/// Returns the traces of CPUs, if there are any; else those of the process's threads. Fails if
-/// pieces overlap.
+/// Returns the traces of CPUs, if there are any; else those of the process's threads, without other
+/// threads. Leaves out the bytes that a snapshot shares with the one before. Fails if pieces of a
+/// trace without snapshots overlap by more than padding.
 pub(super) fn traces(
     data: &PerfData,
     info: &AuxInfo,
@@ -104,7 +105,7 @@ impl AuxRecords {
 type Stretch = Vec<Range<usize>>;
 
 /// Returns the stretches of a stream that was read while it was written, not by snapshots: each
-/// byte is in one piece. Fails if pieces overlap.
+/// byte is in one piece. Fails if pieces overlap by more than padding.
 fn stretches_of_full(
     pieces: &[AuxTrace],
     reported: &AuxRecords,
@@ -169,8 +170,8 @@ fn stretches_of_snapshots(file: &[u8], pieces: &[AuxTrace]) -> Vec<Stretch> {
     stretches
 }
 
-/// Returns the number of bytes that two pieces share, and of padding bytes after the first; zeros
-/// if they share none.
+/// Returns the number of bytes that two pieces share, and of padding bytes after the first, at most
+/// 7; zeros if they share none.
 fn shared_bytes(file: &[u8], before: &Range<usize>, after: &Range<usize>) -> (usize, usize) {
     let bytes = |range: &Range<usize>| file.get(range.clone()).unwrap_or_default();
     let (mut earlier, later) = (bytes(before), bytes(after));
@@ -185,8 +186,9 @@ fn shared_bytes(file: &[u8], before: &Range<usize>, after: &Range<usize>) -> (us
     (0, 0)
 }
 
-/// Joins the stretches, with a loss between each two. All but the last are cut after their last
-/// whole packet, and all but the first before their first PSB. Those without a PSB are dropped.
+/// Joins the stretches, with a loss between each two; losses without bytes between them are one.
+/// All stretches but the last are cut after their last whole packet, and all but the first before
+/// their first PSB. Those without a PSB are dropped.
 fn join(file: &[u8], stretches: Vec<Stretch>) -> Vec<TracePart> {
     let mut parts = Vec::new();
     let last = stretches.len().saturating_sub(1);
@@ -210,7 +212,7 @@ fn size_of(stretch: &Stretch) -> usize {
     stretch.iter().map(ExactSizeIterator::len).sum()
 }
 
-/// Returns the bytes of a stretch between two offsets in it.
+/// Returns the ranges of a stretch's bytes between two offsets in it; those that exist.
 fn cut(stretch: &Stretch, from: usize, to: usize) -> Stretch {
     let mut at = 0;
     let mut parts = Vec::new();
