@@ -19,6 +19,7 @@ use crate::syscalls::Call;
 use crate::tracee::call_numbers::{
     BRK, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT, SHMAT, SHMDT,
 };
+use crate::tracee::{PageMap, PageState};
 use std::fs::File;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -133,11 +134,15 @@ impl Process {
             // their mapping.
             MADVISE if result == -i64::from(libc::ENOMEM) => self.discards(given),
             MADVISE => {
+                let pages = PageMap::open(self.pid());
                 let own = parts.iter().filter(|m| !m.protection.shared);
-                let stored = own.map(|m| Ok(MapChange::Map(self.describe_with_content(m, given)?)));
-                stored.collect::<Result<_, Error>>()?
+                let discards = own.map(|m| self.possible_discards(m, given, pages.as_ref()));
+                discards.collect::<Result<Vec<_>, Error>>()?.concat()
             }
-            MMAP => holes(given, &parts).into_iter().map(MapChange::Unmap).collect(),
+            MMAP => holes(given, parts.iter().map(|m| m.range))
+                .into_iter()
+                .map(MapChange::Unmap)
+                .collect(),
             _ => {
                 let protect = |m: &Mapping| MapChange::Protect {
                     range: intersection(m.range, given),
@@ -146,6 +151,24 @@ impl Process {
                 parts.iter().map(protect).collect()
             }
         })
+    }
+
+    /// Returns the changes by which a private mapping may have lost contents in a range: discards
+    /// the pages that are not the process's own now. Where these cannot be found, stores the
+    /// content.
+    fn possible_discards(
+        &self,
+        mapping: &Mapping,
+        range: AddrRange,
+        pages: Option<&PageMap>,
+    ) -> Result<Vec<MapChange>, Error> {
+        let part = intersection(mapping.range, range);
+        let Some(touched) = pages.and_then(|pages| pages.touched(part)) else {
+            return Ok(vec![MapChange::Map(self.describe_with_content(mapping, range)?)]);
+        };
+        let own = touched.into_iter().filter(|(_, state)| *state == PageState::Private);
+        let others = holes(part, own.map(|(range, _)| range));
+        Ok(others.into_iter().map(MapChange::Discard).collect())
     }
 
     /// Describes the part of a private mapping that is in a range, and stores its content.
@@ -431,13 +454,13 @@ fn intersection(one: AddrRange, other: AddrRange) -> AddrRange {
     AddrRange::new(one.start.max(other.start), one.end.min(other.end))
 }
 
-/// Returns the parts of a range without a mapping.
-fn holes(range: AddrRange, mappings: &[Mapping]) -> Vec<AddrRange> {
+/// Returns the parts of a range that are in none of the ranges `used`, which are in order.
+fn holes(range: AddrRange, used: impl Iterator<Item = AddrRange>) -> Vec<AddrRange> {
     let mut holes = Vec::new();
     let mut from = range.start;
-    for mapping in mappings {
-        holes.push(AddrRange::new(from, mapping.range.start.max(from)));
-        from = from.max(mapping.range.end);
+    for used in used {
+        holes.push(AddrRange::new(from, used.start.max(from)));
+        from = from.max(used.end);
     }
     holes.push(AddrRange::new(from, range.end.max(from)));
     holes.retain(|hole| !hole.is_empty());

@@ -316,6 +316,7 @@ fn what_is_easily_recorded_wrongly_replays() {
             "ends",
             "killed",
             "unlimited",
+            "pinned",
         ] {
             assert_replays(&[program.to_str().unwrap(), part]);
         }

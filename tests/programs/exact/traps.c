@@ -82,6 +82,25 @@ static void holes(void) {
     printf("%c\n", none[0]);
 }
 
+// Advice that a locked page ends has done its part before that. Pages that are forgotten later have
+// their first contents again: zeros, or the file's.
+static void pinned(void) {
+    int fd = file(2 * PAGE);
+    pwrite(fd, "file", 4, PAGE);
+    char *of_file = mmap(0, 2 * PAGE, BOTH, MAP_PRIVATE, fd, 0);
+    char *all[] = {memory(2, BOTH), of_file};
+    for (int i = 0; i < 2; i++) {
+        char *pages = all[i];
+        memset(pages, 'x', 2 * PAGE);
+        mlock(pages + PAGE, PAGE);
+        failed("part", madvise(pages, 2 * PAGE, MADV_DONTNEED));
+        printf("%d %d\n", pages[0], pages[PAGE]);
+        munlock(pages + PAGE, PAGE);
+        failed("all", madvise(pages, 2 * PAGE, MADV_DONTNEED));
+        printf("%d %d\n", pages[0], pages[PAGE]);
+    }
+}
+
 // The kernel may forget the pages, or make them fault.
 static void advice(void) {
     char *pages = memory(4, BOTH);
@@ -714,7 +733,7 @@ int main(int argc, char **argv) {
         {"frames", frames},   {"old", old},         {"vforks", vforks}, {"lingers", lingers},
         {"stops", stops},     {"unknowns", unknowns}, {"direct", direct}, {"below", below},
         {"traces", traces},   {"blocks", blocks},   {"redirects", redirects},
-        {"ends", ends},       {"killed", killed},
+        {"ends", ends},       {"killed", killed},   {"pinned", pinned},
         {"untraced", untraced}, {"old_map", old_map}, {"limits", limits}, {"unlimited", unlimited},
     };
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
