@@ -123,6 +123,11 @@ impl Epoch {
     fn move_mappings(&mut self, from: AddrRange, to: AddrRange) -> Result<(), Error> {
         let (old, new) = (from.size_bytes(), to.size_bytes());
         let kept = AddrRange::sized(from.start, old.min(new));
+        if new > old && from.start != to.start {
+            // The last piece grows in place, after the moves. The kernel unmaps all of `to`.
+            let added = to.start.wrapping_add(old);
+            self.syscall("munmap", MUNMAP, [added.0, new - old, 0, 0, 0, 0])?;
+        }
         let mut last = to;
         for mapping in mappings(self.pid())?.iter().filter(|m| m.range.overlaps(kept)) {
             let (start, end) =

@@ -317,6 +317,7 @@ fn what_is_easily_recorded_wrongly_replays() {
             "killed",
             "unlimited",
             "pinned",
+            "over",
         ] {
             assert_replays(&[program.to_str().unwrap(), part]);
         }

@@ -101,6 +101,16 @@ static void pinned(void) {
     }
 }
 
+// A mapping that grows as it moves replaces what is at all of its new place.
+static void over(void) {
+    char *small = memory(1, BOTH), *large = memory(4, BOTH);
+    small[0] = 's';
+    memset(large, 'l', 4 * PAGE);
+    int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+    failed("over", mremap(small, PAGE, 4 * PAGE, flags, large) == large ? 0 : -1);
+    printf("%d %d %d\n", large[0], large[PAGE], large[3 * PAGE]);
+}
+
 // The kernel may forget the pages, or make them fault.
 static void advice(void) {
     char *pages = memory(4, BOTH);
@@ -733,7 +743,7 @@ int main(int argc, char **argv) {
         {"frames", frames},   {"old", old},         {"vforks", vforks}, {"lingers", lingers},
         {"stops", stops},     {"unknowns", unknowns}, {"direct", direct}, {"below", below},
         {"traces", traces},   {"blocks", blocks},   {"redirects", redirects},
-        {"ends", ends},       {"killed", killed},   {"pinned", pinned},
+        {"ends", ends},       {"killed", killed},   {"pinned", pinned}, {"over", over},
         {"untraced", untraced}, {"old_map", old_map}, {"limits", limits}, {"unlimited", unlimited},
     };
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
