@@ -20,7 +20,8 @@ use crate::image::core;
 use crate::insn::Registers;
 use crate::recording::Exit;
 use crate::tracee::call_numbers::{CLONE, CLONE3, VFORK};
-use crate::tracee::{self, Memory, PtraceEvent, Stop, Tracee, pending_stop, wait_for};
+use crate::tracee::{self, Memory, PtraceEvent, Stop, Tracee, pending_stop, siginfo, wait_for};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -30,6 +31,9 @@ const CHECKS_BEFORE_PAUSE: u32 = 50;
 const CHECK_PERIOD: Duration = Duration::from_millis(1);
 /// The number of stops of a child between two checks for an interruption.
 const STOPS_PER_CHECK: u32 = 1024;
+
+/// The `si_code` of a SIGTRAP by INT3.
+const SI_KERNEL: i32 = 0x80;
 
 /// `CLONE_VM` (clone(2)).
 const CLONE_VM: u64 = 0x100;
@@ -63,6 +67,8 @@ pub(super) struct Newborn {
     parent: Pid,
     /// True once the child's birth was reported to the debugger.
     is_reported: bool,
+    /// True if the child was interrupted in a group stop, to which it returns when it is resumed.
+    returns_to_group_stop: Cell<bool>,
 }
 
 /// The event that ends a newborn child's native run.
@@ -79,7 +85,8 @@ impl Newborn {
     /// Returns the child `pid` of `parent`, which is stopped at its birth and not reported yet.
     pub(super) fn new(pid: Pid, parent: Pid, is_awaited: bool) -> Result<Self, Error> {
         let memory = Memory::open(pid)?;
-        Ok(Self { pid, memory, is_awaited, parent, is_reported: false })
+        let (is_reported, returns_to_group_stop) = (false, Cell::new(false));
+        Ok(Self { pid, memory, is_awaited, parent, is_reported, returns_to_group_stop })
     }
 
     /// Returns the number of the child's first thread, its only one.
@@ -133,10 +140,13 @@ impl Newborn {
         let steps = go.step || !go.stops.is_empty();
         let mut signal = go.signal;
         for stops in 1_u32.. {
-            if stops.is_multiple_of(STOPS_PER_CHECK) && interrupted() {
+            // A signal to deliver would be lost.
+            if signal == 0 && stops.is_multiple_of(STOPS_PER_CHECK) && interrupted() {
                 break;
             }
+            let in_group_stop = self.returns_to_group_stop.take();
             match (std::mem::take(&mut signal), steps) {
+                (0, _) if in_group_stop => tracee.listen()?,
                 (signal, true) => tracee.step(signal)?,
                 (signal, false) => tracee.resume(signal)?,
             }
@@ -155,7 +165,7 @@ impl Newborn {
                     Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
                         detach_child_of(tracee)?;
                     }
-                    Stop::Signal(libc::SIGTRAP) if steps => {
+                    Stop::Signal(libc::SIGTRAP) if steps && has_stepped(tracee)? => {
                         let at = tracee.instruction_pointer()?;
                         if go.stops.contains(&at) {
                             return Ok(NewbornEvent::Stopped(Report::Breakpoint));
@@ -166,6 +176,12 @@ impl Newborn {
                     }
                     // It is delivered in the next round of the outer loop.
                     Stop::Signal(number) => signal = number,
+                    // While the process is in a group stop, the kernel reports an interruption as
+                    // another one (`do_jobctl_trap` in its kernel/signal.c).
+                    Stop::Group(_) if was_interrupted => {
+                        self.returns_to_group_stop.set(true);
+                        return Ok(NewbornEvent::Stopped(Report::Interrupted));
+                    }
                     Stop::Group(_) => {
                         tracee.listen()?;
                         continue;
@@ -271,6 +287,13 @@ impl Newborns {
     }
 }
 
+/// Returns true if the SIGTRAP at which a thread is stopped reports a step. Returns false for one
+/// of the program's own: one that was sent, or of INT3.
+fn has_stepped(tracee: Tracee) -> Result<bool, tracee::Error> {
+    let code = siginfo::code_of(&tracee.signal_info()?);
+    Ok(code > 0 && code != SI_KERNEL)
+}
+
 /// Detaches from the thread or process that a newborn child has just created.
 fn detach_child_of(tracee: Tracee) -> Result<(), tracee::Error> {
     let child = Tid(i32::try_from(tracee.event_message()?).unwrap_or(0));
@@ -278,5 +301,107 @@ fn detach_child_of(tracee: Tracee) -> Result<(), tracee::Error> {
     match Tracee(child).detach(0) {
         Err(error) if !error.is_gone() => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::contract::{Catches, Forks};
+    use crate::tracee::Launch;
+    use std::collections::BTreeSet;
+    use std::ffi::OsString;
+    use std::path::Path;
+
+    fn shell(script: &str) -> Newborn {
+        let launch = Launch {
+            program: Path::new("/bin/sh"),
+            argv: &["sh", "-c", script].map(OsString::from),
+            env: &[],
+            directory: None,
+            aslr: false,
+        };
+        let pid = launch.start().unwrap();
+        Newborn::new(pid, Pid(std::process::id().cast_signed()), true).unwrap()
+    }
+
+    fn go(tid: Tid, stops: BTreeSet<Addr>) -> Go {
+        Go {
+            thread: tid,
+            step: false,
+            locked: false,
+            signal: 0,
+            signals: Vec::new(),
+            stops,
+            passed: 0,
+            passed_to_stepper: 0,
+            watches: Vec::new(),
+            catches: Catches::default(),
+            forks: Forks::default(),
+        }
+    }
+
+    /// Starts a process that loops `rounds` times, sends itself a signal, and exits with status 0.
+    /// Returns it, and the address after the call that sends the signal.
+    fn sender(signal: u8, rounds: u32) -> (Newborn, Addr) {
+        let child = shell("");
+        let start = child.tracee().instruction_pointer().unwrap();
+        let mut code = vec![0xb9];
+        code.extend(rounds.to_le_bytes());
+        // LOOP to itself; EAX = getpid(); kill(EAX, signal).
+        code.extend([0xe2, 0xfe, 0xb8, 39, 0, 0, 0, 0x0f, 0x05]);
+        code.extend([0x89, 0xc7, 0xbe, signal, 0, 0, 0, 0xb8, 62, 0, 0, 0, 0x0f, 0x05]);
+        let sent = start.wrapping_add(code.len() as u64);
+        // exit_group(0).
+        code.extend([0x31, 0xff, 0xb8, 231, 0, 0, 0, 0x0f, 0x05]);
+        child.memory.write(start, &code).unwrap();
+        (child, sent)
+    }
+
+    /// Steps a child until it ends, and returns how it ended.
+    fn step_to_end(child: &Newborn, interrupted: &dyn Fn() -> bool) -> Exit {
+        let go = go(child.tid(), BTreeSet::from([Addr(1)]));
+        loop {
+            if let NewbornEvent::Ended(exit) = child.run_natively(&go, interrupted).unwrap() {
+                return exit;
+            }
+        }
+    }
+
+    #[test]
+    fn a_stepped_child_gets_its_own_sigtrap() {
+        let (child, _) = sender(5, 1);
+        assert_eq!(step_to_end(&child, &|| false), Exit::Signal(libc::SIGTRAP));
+    }
+
+    #[test]
+    fn an_interruption_loses_no_signal() {
+        const SIGUSR1: u8 = 10;
+        // The stop for the signal is to be the last one before a check for an interruption.
+        // Kernels differ in the other stops.
+        for others in 5..12 {
+            let (child, sent) = sender(SIGUSR1, STOPS_PER_CHECK - 1 - others);
+            let is_sent = || child.tracee().instruction_pointer().is_ok_and(|at| at == sent);
+            assert_eq!(step_to_end(&child, &is_sent), Exit::Signal(libc::SIGUSR1));
+        }
+    }
+
+    #[test]
+    fn a_child_in_a_group_stop_is_interrupted() {
+        let child = shell("kill -STOP $$; exit 3");
+        let go = go(child.tid(), BTreeSet::new());
+        let has_stopped = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.pid)).unwrap();
+            stat.contains(") t ")
+        };
+        // It stops again when it goes on, until it gets SIGCONT.
+        for _ in 0..2 {
+            let event = child.run_natively(&go, &has_stopped).unwrap();
+            assert!(matches!(event, NewbornEvent::Stopped(Report::Interrupted)));
+        }
+        let pid = nix::unistd::Pid::from_raw(child.pid.0);
+        nix::sys::signal::kill(pid, nix::sys::signal::SIGCONT).unwrap();
+        let event = child.run_natively(&go, &|| false).unwrap();
+        assert!(matches!(event, NewbornEvent::Ended(Exit::Code(3))));
     }
 }
