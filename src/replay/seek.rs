@@ -54,7 +54,7 @@ impl Replay {
     pub fn seek(&mut self, target: Position) -> Result<(), Error> {
         let _pinned = PinGuard::begin();
         self.is_at_end = false;
-        let number = self.outline.epoch_of(target.entry);
+        let number = self.outline.epoch_of(target.entry.min(self.end));
         let target = target.max(self.outline.first_position_of(number));
         let is_elsewhere =
             number != self.number || target < Position::after_entries(self.epoch.begins);
@@ -386,7 +386,7 @@ impl Replay {
     /// Switches to the last checkpoint or keyframe of the run, unless the replay is after it or
     /// that saves little.
     fn switch_to_last_before_end(&mut self) -> Result<(), Error> {
-        let last = Position::after_entries(self.outline.end_entry());
+        let last = Position::after_entries(self.outline.end_entry().min(self.end));
         let number = self.outline.epoch_of(last.entry);
         if number != self.number {
             self.load_before(number, last)?;

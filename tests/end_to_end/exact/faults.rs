@@ -5,6 +5,7 @@ use super::{WHOLE, check};
 use crate::support::{Random, Scene, contraflow, have, text};
 use contraflow::recording::log::{Entry, LogEvent};
 use contraflow::recording::{Reader, Writer};
+use contraflow::replay::{Error, MoveEnd, Position, Replay};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -162,4 +163,40 @@ fn each_fault_is_found() {
             assert!(is_named, "{name}: {verdict}");
         }
     }
+}
+
+/// No move passes the end of a run that was made to end in an earlier program than the log's last.
+#[test]
+fn a_run_that_ends_early_has_no_later_program() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/epochs.c", &["-w"]);
+    let dir = scene.path("recording");
+    let mut recorder = contraflow();
+    recorder.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "--exact", "-o"]);
+    recorder.arg(&dir).arg("--").arg(&program).arg("1").output().expect("it runs");
+    let mut entries = entries_of(&dir);
+    let is_start = |entry: &Entry| matches!(entry.event, LogEvent::Start(_));
+    let second = entries.iter().skip(1).position(is_start).expect("it has programs") + 1;
+    let is_call = |entry: &Entry| matches!(entry.event, LogEvent::Call { .. });
+    let number = entries[..second - 1].iter().rposition(is_call).expect("it makes calls");
+    entries[number].check ^= 1;
+    let copy = scene.path("copy");
+    rewrite(&dir, &copy, &entries);
+
+    let mut replay = Replay::open(Reader::open(&copy).expect("a recording")).expect("it opens");
+    let last = Position::after_entries(entries.len() as u64 - 1);
+    let Err(Error::Diverged { position, .. }) =
+        replay.seek(Position::after_entries(number as u64 + 1))
+    else {
+        panic!("it differs")
+    };
+    replay.end_before(position.entry);
+    let path = replay.program().0;
+    assert_eq!(replay.go_to_end(&|| false).expect("it is replayed"), MoveEnd::NoMoreHistory);
+    assert_eq!(replay.position().entry, position.entry);
+    replay.seek(last).expect("it is replayed");
+    assert_eq!((replay.position().entry, replay.program().0), (position.entry, path));
 }
