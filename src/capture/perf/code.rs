@@ -132,7 +132,7 @@ impl CodeMap {
             if let Some(file) = known {
                 return Ok(Backing::File { file: file.id, offset: mapping.offset });
             }
-        } else if !mapping.name.starts_with('[') || mapping.name == "[heap]" {
+        } else if mapping.is_anonymous() {
             self.has_anonymous_code = true;
             return Ok(Backing::Core);
         }
@@ -215,6 +215,15 @@ impl CodeMapping {
         }
     }
 
+    /// Returns true if the program's own memory is mapped, without a file. A list of mappings has
+    /// the name that the program gave it (`PR_SET_VMA_ANON_NAME` of prctl(2)), the kernel's record
+    /// has none.
+    fn is_anonymous(&self) -> bool {
+        let name = &self.name;
+        let is_special = name.starts_with('[') && name != "[heap]" && !name.starts_with("[anon:");
+        !self.is_file() && !is_special
+    }
+
     /// Returns true if a file is mapped, as its name is a path.
     fn is_file(&self) -> bool {
         self.name.starts_with('/') && !self.name.starts_with("//")
@@ -242,4 +251,24 @@ fn read_memory(pid: Pid, range: AddrRange) -> Option<Vec<u8>> {
     let known = Memory::open(pid).ok()?.read(range.start, &mut bytes);
     bytes.truncate(known);
     (known > 0).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sideband::parse_maps;
+
+    #[test]
+    fn memory_that_the_program_named_is_anonymous() {
+        let maps = "\
+10000-11000 r-xp 00000000 00:00 0
+20000-21000 rwxp 00000000 00:00 0 [anon:v8]
+30000-31000 rwxp 00000000 00:00 0 [heap]
+40000-41000 r-xp 00000000 00:00 0 [vdso]
+50000-51000 r-xp 00000000 08:01 7 /bin/sh
+";
+        let maps = parse_maps(maps).unwrap();
+        let are_anonymous = maps.iter().map(|m| CodeMapping::of_list(m).is_anonymous());
+        assert_eq!(are_anonymous.collect::<Vec<_>>(), [true, true, true, false, false]);
+    }
 }
