@@ -134,10 +134,10 @@ impl Filtered {
         dictionary: &Dictionary,
         mut bytes: &[u8],
     ) -> Result<usize, BadRecord> {
-        if self.path.has_stopped() {
-            return Ok(0);
-        }
         while let Some((number, rest)) = bytes.split_first_chunk::<4>() {
+            if self.path.has_stopped() {
+                return Ok(0);
+            }
             let edge = dictionary.edge(u32::from_le_bytes(*number)).ok_or(BadRecord)?;
             let mut value = 0;
             let mut following = rest;
@@ -321,4 +321,48 @@ impl Filtered {
 /// Creates the path of a thread. Each entry into the program sets its time, so the clock is unused.
 fn new_path(psb_period_bytes: u32, ranges: &Ranges) -> Path {
     Path::new(psb_period_bytes, ranges, || Tsc(0), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::dictionary::{NewEdges, Paths};
+    use super::*;
+    use crate::common::AddrRange;
+
+    #[test]
+    fn records_after_a_trace_stop_are_ignored_also_invalid_ones() {
+        const START: u64 = 0x40_1000;
+        const STOP: u64 = 0x40_2000;
+        let edge = Edge {
+            bits: 0,
+            bit_count: 0,
+            ticks: 0,
+            kind: EdgeKind::Direct,
+            pushes: 0,
+            peak: 0,
+            first_push: 0,
+            instructions: 1,
+            superblock: 0,
+            start: START,
+            target: STOP,
+            quiet_low: START,
+            quiet_high: START,
+            since: 0,
+            branch: true,
+            quiet_start: START,
+            quiet_jumps: 1,
+            first_quiet: 0,
+        };
+        let step = Step { ip: START, len: 5, outcome: Outcome::Jump, ticks: false };
+        let paths = vec![Paths::new(&[step])];
+        let mut dictionary = Dictionary::default();
+        dictionary.learn(NewEdges { edges: vec![edge, edge], paths, ..NewEdges::default() });
+        let range = AddrRange::sized(Addr(STOP), 16);
+        let mut encoder = Filtered::new(4096, &Ranges::new(false, Vec::new(), vec![range]));
+        encoder.begin_history(0);
+        let invalid = [1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+        assert_eq!(encoder.encode_records(&dictionary, &invalid), Ok(0));
+        assert!(encoder.has_stopped());
+        assert_eq!(encoder.encode_records(&dictionary, &invalid[4..]), Ok(0));
+    }
 }
