@@ -307,6 +307,8 @@ impl Replay {
         goals: &Goals<'_>,
         watching: &mut Watching,
     ) -> Result<MoveEnd, Error> {
+        // An earlier run may have left the decision of other goals.
+        self.glance_verdict = None;
         let mut count = 0_u32;
         loop {
             if until == Some((self.cursor.index(), self.ticks)) {

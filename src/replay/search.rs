@@ -343,6 +343,8 @@ impl Replay {
         goals: &Goals<'_>,
         watches: &[Watch],
     ) -> Result<Searched, Error> {
+        // An earlier run may have left the decision of other goals.
+        self.glance_verdict = None;
         let mut watching = self.epoch.watch(watches)?;
         self.switch_to_next_thread()?;
         let ip = self.ip()?;
