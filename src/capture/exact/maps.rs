@@ -134,9 +134,8 @@ impl Process {
             // their mapping.
             MADVISE if result == -i64::from(libc::ENOMEM) => self.discards(given),
             MADVISE => {
-                let pages = PageMap::open(self.pid());
                 let own = parts.iter().filter(|m| !m.protection.shared);
-                let discards = own.map(|m| self.possible_discards(m, given, pages.as_ref()));
+                let discards = own.map(|m| self.possible_discards(m, given));
                 discards.collect::<Result<Vec<_>, Error>>()?.concat()
             }
             MMAP => holes(given, parts.iter().map(|m| m.range))
@@ -160,9 +159,9 @@ impl Process {
         &self,
         mapping: &Mapping,
         range: AddrRange,
-        pages: Option<&PageMap>,
     ) -> Result<Vec<MapChange>, Error> {
         let part = intersection(mapping.range, range);
+        let pages = PageMap::open(self.pid());
         let Some(touched) = pages.and_then(|pages| pages.touched(part)) else {
             return Ok(vec![MapChange::Map(self.describe_with_content(mapping, range)?)]);
         };
@@ -396,6 +395,13 @@ impl Process {
         };
         let (from, to) = (pages(Addr(first), old_size), pages(at, new_size));
         self.refresh_replaced(thread, &[from, to])?;
+        let there = self.engine.space.overlapping(from).next().cloned();
+        if let Some(old) = there.filter(|m| flags & MREMAP_DONTUNMAP != 0 && !m.protection.shared) {
+            // The old place has its first contents again.
+            let content = if old.is_file() { self.content_of(&old, from)? } else { Content::Zeros };
+            let old = MapChange::Map(mapped_from(&old, from, content));
+            return Ok(vec![MapChange::Move { from, to }, old]);
+        }
         if from.is_empty() || flags & MREMAP_DONTUNMAP != 0 {
             // Both places have something now.
             let both = [to, from].into_iter().filter(|range| !range.is_empty());

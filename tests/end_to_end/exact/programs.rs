@@ -318,6 +318,7 @@ fn what_is_easily_recorded_wrongly_replays() {
             "unlimited",
             "pinned",
             "over",
+            "left_behind",
         ] {
             assert_replays(&[program.to_str().unwrap(), part]);
         }

@@ -111,6 +111,21 @@ static void over(void) {
     printf("%d %d %d\n", large[0], large[PAGE], large[3 * PAGE]);
 }
 
+// Memory that moves and leaves its old place mapped: later changes see that it has no file.
+static void left_behind(void) {
+    char *old = memory(2, BOTH);
+    memset(old, 'o', 2 * PAGE);
+    char *new = mremap(old, 2 * PAGE, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, 0);
+    if (new == MAP_FAILED)
+        return;
+    printf("%d %d\n", old[0], new[PAGE]);
+    old[PAGE] = 'p';
+    failed("forget", madvise(new, PAGE, MADV_DONTNEED) | madvise(old, 2 * PAGE, MADV_DONTNEED));
+    printf("%d %d %d\n", old[PAGE], new[0], new[PAGE]);
+    new = mremap(new, 2 * PAGE, 64 * PAGE, MREMAP_MAYMOVE);
+    printf("%d %d\n", new[PAGE], new[63 * PAGE]);
+}
+
 // The kernel may forget the pages, or make them fault.
 static void advice(void) {
     char *pages = memory(4, BOTH);
@@ -744,6 +759,7 @@ int main(int argc, char **argv) {
         {"stops", stops},     {"unknowns", unknowns}, {"direct", direct}, {"below", below},
         {"traces", traces},   {"blocks", blocks},   {"redirects", redirects},
         {"ends", ends},       {"killed", killed},   {"pinned", pinned}, {"over", over},
+        {"left_behind", left_behind},
         {"untraced", untraced}, {"old_map", old_map}, {"limits", limits}, {"unlimited", unlimited},
     };
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
