@@ -12,6 +12,8 @@ use std::time::{Duration, SystemTime};
 const LATEST: &str = "latest";
 /// The start of the names of hidden directories: caches, and recordings that are being unpacked.
 const HIDDEN: &[u8] = b".contraflow-";
+/// The name of the recordings of a program whose path has no file name.
+const UNNAMED: &str = "program";
 
 /// A directory of recordings.
 #[derive(Clone, Debug)]
@@ -73,12 +75,14 @@ impl Store {
     }
 
     /// Creates an empty directory for a recording of `program`, named `PROGRAM-NUMBER` with the
-    /// next free number, and returns its path. Creates the store's directory, too.
+    /// next free number, and returns its path. Creates the store's directory, too. The path of the
+    /// program may be that of another machine or hostile: if it has no file name, as `/` or `x/..`,
+    /// the name begins with `program`.
     pub fn create_recording_dir(&self, program: &Path) -> Result<PathBuf, Error> {
         let dir = self.create_dir()?;
         let mut builder = DirBuilder::new();
         builder.mode(0o700);
-        let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
+        let name = program.file_name().unwrap_or(UNNAMED.as_ref()).to_string_lossy();
         for number in self.next_number(&name)?.. {
             let path = dir.join(format!("{name}-{number}"));
             match builder.create(&path) {
@@ -239,6 +243,19 @@ mod tests {
         assert_eq!(store.find(None).unwrap(), fs::canonicalize(&first).unwrap());
         assert!(store.find(Some(Path::new("ls-1"))).is_err());
         assert!(store.remove(dir.path()).is_err());
+    }
+
+    #[test]
+    fn a_program_without_a_file_name_has_recordings_in_the_store() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path().join("s"));
+        let elsewhere = dir.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        let outside = elsewhere.join("..");
+        for (number, program) in ["/", "", "..", outside.to_str().unwrap()].iter().enumerate() {
+            let made = store.create_recording_dir(Path::new(program)).unwrap();
+            assert_eq!(made, dir.path().join(format!("s/program-{number}")), "{program}");
+        }
     }
 
     /// Returns a store below `dir` with recordings of the program `p` that started at these times,

@@ -1,6 +1,7 @@
 //! Packed recordings: replayed after everything that was recorded is gone.
 
 use crate::support::{Scene, answer, contraflow, have, recordings_in, run_gdb, text};
+use contraflow::recording::import::Imported;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -245,4 +246,18 @@ fn sources_and_debug_files_come_with_it() {
     fs::write(main, "other").unwrap();
     let info = run(&scene, &["info", "unpacked"]);
     assert!(text(&info.stderr).contains("main.c"), "{}", text(&info.stderr));
+}
+
+/// The name of the program in a packed recording is another's: it cannot lead out of the store.
+#[test]
+fn a_program_that_names_another_directory_is_unpacked_into_the_store() {
+    let scene = Scene::new();
+    fs::create_dir_all(scene.path("other/inside")).unwrap();
+    let program = format!("{}/..", scene.path("other/inside").display());
+    Imported { program, ..Imported::default() }.write(&scene.path("original")).unwrap();
+    said(&scene, &["pack", "-q", "original", "-o", "it.cfpack"]);
+    let unpacked = said(&scene, &["unpack", "it.cfpack"]);
+    let others: Vec<_> = fs::read_dir(scene.path("other/inside")).unwrap().collect();
+    assert!(others.is_empty(), "{unpacked}");
+    assert!(said(&scene, &["list"]).starts_with("program-0 "), "{unpacked}");
 }
