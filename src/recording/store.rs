@@ -188,7 +188,7 @@ impl Store {
     }
 
     /// Makes `latest` lead to the newest recording if it leads to nothing, since the latest was
-    /// removed. Removes the link if the store has no recordings.
+    /// removed. Removes the link if the store has no recordings, whatever other directories it has.
     fn relink_latest(&self) -> Result<(), Error> {
         let Some(dir) = &self.dir else { return Ok(()) };
         let latest = dir.join(LATEST);
@@ -196,7 +196,9 @@ impl Store {
             return Ok(());
         }
         fs::remove_file(&latest).at(&latest)?;
-        match self.list()?.last() {
+        let is_recording =
+            |entry: &&StoredRecording| matches!(manifest_of(&entry.path), Ok(Some(_)));
+        match self.list()?.iter().rfind(is_recording) {
             Some(entry) => self.set_latest(&entry.path),
             None => Ok(()),
         }
@@ -304,6 +306,20 @@ mod tests {
         fs::create_dir(&elsewhere).unwrap();
         store.set_latest(&elsewhere).unwrap();
         assert_eq!(store.find(None).unwrap(), fs::canonicalize(&paths[0]).unwrap());
+    }
+
+    #[test]
+    fn latest_never_leads_to_what_is_no_recording() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, paths) = store_with(dir.path(), &[1, 2]);
+        let notes = dir.path().join("s/notes");
+        fs::create_dir(&notes).unwrap();
+        fs::write(notes.join("a.txt"), "").unwrap();
+        store.remove(&paths[1]).unwrap();
+        assert_eq!(store.find(None).unwrap(), fs::canonicalize(&paths[0]).unwrap());
+        store.remove(&paths[0]).unwrap();
+        assert!(matches!(store.find(None).unwrap_err().kind, ErrorKind::Empty));
+        assert!(!dir.path().join("s/latest").is_symlink());
     }
 
     #[test]
