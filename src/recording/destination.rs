@@ -3,12 +3,12 @@
 //! new one has begun, [`Destination::remove_replaced`] removes it; if there will be no recording,
 //! [`Destination::roll_back`] restores it.
 //!
-//! A recording begins when its starting manifest ([`STARTING`]) appears. An exact recorder creates
-//! the empty log before that, so a directory with an empty log, or a part of that manifest under
-//! its temporary name, has no recording.
+//! A recording begins with its starting manifest. Until then, the directory is locked if the user
+//! named it, so that of two commands with the same directory, the second one fails.
 
 use super::error::{At, Error, ErrorKind};
 use super::format::{LOG, MANIFEST, STARTING};
+use super::path_lock::PathLock;
 use super::regular::create_private;
 use super::store::Store;
 use nix::errno::Errno;
@@ -35,6 +35,8 @@ pub struct Destination {
     is_new: bool,
     /// The path to which the recording that is being replaced was renamed; `None` if there is none.
     replaced: Option<PathBuf>,
+    /// The lock on the directory; `None` if its name is new, as in the store.
+    _lock: Option<PathLock>,
 }
 
 impl Destination {
@@ -44,23 +46,31 @@ impl Destination {
     /// has too little space, and then leaves everything as it was, but for parent directories that
     /// it created.
     pub fn named(dir: &Path, force: bool) -> Result<Self, Error> {
-        let mut place = match occupant(dir)? {
-            Occupant::Nothing => Self { dir: dir.to_owned(), is_new: true, replaced: None },
-            Occupant::EmptyDir => Self { dir: dir.to_owned(), is_new: false, replaced: None },
+        let place = match occupant(dir)? {
+            Occupant::Nothing => Self::at(dir.to_owned(), true),
+            Occupant::UnusedDir => Self::at(dir.to_owned(), false),
             Occupant::Recording if force => Self::set_aside(dir)?,
             Occupant::Recording => return Err(Error::new(dir, ErrorKind::Exists)),
             Occupant::Other => return Err(Error::new(dir, ErrorKind::Occupied)),
         };
-        let made = place.create_dir();
-        place.probe_or_roll_back(made)
+        match place.claim() {
+            Ok(lock) => Self { _lock: Some(lock), ..place }.probe(),
+            Err(error) => {
+                // If there is a directory, it is another command's.
+                place.restore_replaced();
+                Err(error)
+            }
+        }
+    }
+
+    fn at(dir: PathBuf, is_new: bool) -> Self {
+        Self { dir, is_new, replaced: None, _lock: None }
     }
 
     /// Creates a new directory in the store, for a recording of `program`, with the next free name
     /// ([`Store::create_recording_dir`]). Fails as [`Self::named`] does.
     pub fn in_store(store: &Store, program: &Path) -> Result<Self, Error> {
-        let place =
-            Self { dir: store.create_recording_dir(program)?, is_new: true, replaced: None };
-        place.probe_or_roll_back(Ok(()))
+        Self::at(store.create_recording_dir(program)?, true).probe()
     }
 
     /// Renames the recording in `dir`. Returns `dir`, which does not exist then, as the destination
@@ -72,25 +82,36 @@ impl Destination {
         name.push(format!(".old-{}", std::process::id()));
         let replaced = dir.with_file_name(name);
         fs::rename(&dir, &replaced).at(&dir)?;
-        Ok(Self { dir, is_new: true, replaced: Some(replaced) })
+        Ok(Self { replaced: Some(replaced), ..Self::at(dir, true) })
     }
 
-    fn create_dir(&mut self) -> Result<(), Error> {
-        let mut builder = DirBuilder::new();
-        // A recording contains the program's memory, so only its owner may read it.
-        builder.recursive(true).mode(0o700).create(&self.dir).at(&self.dir)
+    /// Creates the directory if it is new, and returns the lock on it. Removes the files of a
+    /// recorder that was killed before its recording began. Fails if another command was faster.
+    fn claim(&self) -> Result<PathLock, Error> {
+        if self.is_new {
+            let mut builder = DirBuilder::new();
+            // A recording contains the program's memory, so only its owner may read it.
+            builder.recursive(true).mode(0o700);
+            self.dir.parent().map_or(Ok(()), |parent| builder.create(parent)).at(&self.dir)?;
+            builder.recursive(false).create(&self.dir).at(&self.dir)?;
+        }
+        let beginning = || Error::new(&self.dir, ErrorKind::Beginning);
+        let lock = PathLock::take(&self.dir).ok_or_else(beginning)?;
+        // The recording of another command may have begun before this one had the lock.
+        if !is_unused(&self.dir) {
+            return Err(Error::new(&self.dir, ErrorKind::Exists));
+        }
+        empty_dir(&self.dir).at(&self.dir)?;
+        Ok(lock)
     }
 
-    /// Returns the destination if its directory was made, is writable and has the space of a probe
-    /// file, which it removes again. If not, rolls back and returns the error.
-    fn probe_or_roll_back(self, made: Result<(), Error>) -> Result<Self, Error> {
+    /// Checks that the directory is writable and has the space of a probe file. If not, rolls back
+    /// and returns the error.
+    fn probe(self) -> Result<Self, Error> {
         let path = self.dir.join(PROBE);
-        let probe = || {
-            let written = create_private(&path).and_then(|file| reserve_space(&file));
-            let removed = fs::remove_file(&path);
-            written.and(removed).at(&self.dir)
-        };
-        match made.and_then(|()| probe()) {
+        let written = create_private(&path).and_then(|file| reserve_space(&file));
+        let removed = fs::remove_file(&path);
+        match written.and(removed).at(&self.dir) {
             Ok(()) => Ok(self),
             Err(error) => {
                 self.roll_back();
@@ -116,30 +137,36 @@ impl Destination {
     /// was to be replaced, as far as possible. To be called if there will be no recording.
     pub fn roll_back(self) {
         let _ = if self.is_new { fs::remove_dir_all(&self.dir) } else { empty_dir(&self.dir) };
-        if let Some(replaced) = &self.replaced {
+        self.restore_replaced();
+    }
+
+    /// Restores the name of the recording that was to be replaced, as far as possible; not if there
+    /// is a directory of this name, which a rename would replace if it is empty.
+    fn restore_replaced(&self) {
+        if let Some(replaced) = self.replaced.as_ref().filter(|_| !self.dir.exists()) {
             let _ = fs::rename(replaced, &self.dir);
         }
     }
 }
 
-/// The previous content of a directory that the user named; `Nothing` if it does not exist.
+/// The previous content of a directory that the user named; `Nothing` if it does not exist,
+/// `UnusedDir` if it has at most the files of a recorder that was killed before its recording
+/// began.
 enum Occupant {
     Nothing,
-    EmptyDir,
+    UnusedDir,
     Recording,
     Other,
 }
 
-/// Returns the content of a directory. Removes the files of a recorder that was killed before its
-/// recording began.
+/// Returns the content of a directory.
 fn occupant(dir: &Path) -> Result<Occupant, Error> {
     match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupant::Nothing),
         result => result.at(dir)?,
     };
     if is_unused(dir) {
-        empty_dir(dir).at(dir)?;
-        return Ok(Occupant::EmptyDir);
+        return Ok(Occupant::UnusedDir);
     }
     let is_recording = [MANIFEST, STARTING].iter().any(|name| dir.join(name).is_file());
     Ok(if is_recording { Occupant::Recording } else { Occupant::Other })
@@ -206,6 +233,32 @@ mod tests {
         fs::create_dir(dir.join("trace")).unwrap();
         place.roll_back();
         assert!(dir.exists() && names(&dir).is_empty());
+    }
+
+    #[test]
+    fn a_link_that_leads_to_nothing_stays() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = base.path().join("r");
+        std::os::unix::fs::symlink("nothing", &dir).unwrap();
+        Destination::named(&dir, false).unwrap_err();
+        assert!(dir.is_symlink());
+    }
+
+    #[test]
+    fn a_directory_in_which_another_recorder_begins_is_left_alone() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = base.path().join("r");
+        for force in [false, true] {
+            let first = Destination::named(&dir, force).unwrap();
+            assert!(Destination::named(&dir, force).is_err());
+            fs::write(dir.join(LOG), "").unwrap();
+            assert!(Destination::named(&dir, force).is_err());
+            assert_eq!(names(&dir), [LOG]);
+            first.roll_back();
+        }
+        assert!(!dir.exists());
+        drop(Destination::named(&dir, false).unwrap());
+        assert!(Destination::named(&dir, false).is_ok());
     }
 
     #[test]

@@ -46,6 +46,9 @@ pub enum ErrorKind {
     /// The destination is a recording already.
     #[error("holds a recording already")]
     Exists,
+    /// Another command has chosen the destination, and its recording has not begun yet.
+    #[error("another recording begins there; give another directory")]
+    Beginning,
     /// The destination contains other files.
     #[error("not empty, and not a recording; give a new or an empty directory")]
     Occupied,
