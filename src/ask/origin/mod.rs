@@ -42,6 +42,9 @@ const WRITTEN_ELSEWHERE: &str =
 /// The reason for not following a register that had another value after its last known write.
 const CHANGED_OTHERWISE: &str = "the register was changed in a way that is not followed";
 
+/// The reason for not following a register to a place whose position is unknown.
+const PATH_GAP: &str = "the path has a gap there";
+
 /// A question for the origin of a value.
 #[derive(Debug)]
 pub struct OriginQuestion<'a> {
@@ -345,28 +348,16 @@ impl OriginSearch<'_> {
                 None => return Ok(LastWrite::Interrupted),
                 Some(Definition::At(index)) => index,
                 Some(Definition::Handler(first)) => {
-                    let position = ticks.position_of(first);
-                    return self.input_at(
-                        position,
-                        tid,
-                        wanted,
-                        value.as_ref(),
-                        Input::SetForHandler,
-                    );
+                    let (at, input) = (ticks.position_of(first), Input::SetForHandler);
+                    return self.input_at(at, tid, wanted, value.as_ref(), input);
                 }
                 Some(Definition::None) => {
-                    let position = ticks.position_of(0);
-                    return self.input_at(
-                        position,
-                        tid,
-                        wanted,
-                        value.as_ref(),
-                        Input::AtThreadStart,
-                    );
+                    let (at, input) = (ticks.position_of(0), self.input_at_thread_start(tid)?);
+                    return self.input_at(at, tid, wanted, value.as_ref(), input);
                 }
             };
             let Some(position) = ticks.position_of(index) else {
-                return Ok(LastWrite::Lost("the path has a gap there"));
+                return Ok(LastWrite::Lost(PATH_GAP));
             };
             self.seek(position)?;
             let registers = self.registers(tid)?;
@@ -391,9 +382,17 @@ impl OriginSearch<'_> {
         }
     }
 
-    /// Moves to a position, if it is known. Returns `input` if the register has the value there
-    /// (`None`: it must be unknown there), or else `Lost`. Without a position, compares the value
-    /// where the replay is.
+    /// Describes a register that nothing wrote on the path of a thread. A thread that was there
+    /// when the recording began may have begun before. Moves to the start of the recording.
+    fn input_at_thread_start(&mut self, tid: Tid) -> Result<Input, Error> {
+        self.replay.seek(self.replay.first())?;
+        let is_older = !self.replay.has_first_instruction() && self.replay.thread(tid)?.is_some();
+        let at_start = Input::AtStart { name: String::new(), offset: None };
+        Ok(if is_older { at_start } else { Input::AtThreadStart })
+    }
+
+    /// Moves to a position. Returns `input` if the register has the value there. Returns `Lost` if
+    /// it does not, or if the position is unknown.
     fn input_at(
         &mut self,
         position: Option<u64>,
@@ -402,9 +401,8 @@ impl OriginSearch<'_> {
         value: Option<&Vec<u8>>,
         input: Input,
     ) -> Result<LastWrite, Error> {
-        if let Some(position) = position {
-            self.seek(position)?;
-        }
+        let Some(position) = position else { return Ok(LastWrite::Lost(PATH_GAP)) };
+        self.seek(position)?;
         let is_same = self.value_of(tid, wanted)?.as_ref() == value;
         Ok(if is_same { LastWrite::Input(input) } else { LastWrite::Lost(CHANGED_OTHERWISE) })
     }

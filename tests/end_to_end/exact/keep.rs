@@ -100,6 +100,10 @@ fn the_end_is_that_of_the_whole_run() {
         contraflow().arg("origin").arg(&kept).args(["--at", "1", "line"]).output().unwrap();
     let origin = text(&origin.stdout) + &text(&origin.stderr);
     assert!(origin.contains("when the recording began"), "{origin}");
+    let origin =
+        contraflow().arg("origin").arg(&kept).args(["--at", "1", "$r15"]).output().unwrap();
+    let origin = text(&origin.stdout) + &text(&origin.stderr);
+    assert!(origin.contains("when the recording began"), "{origin}");
 
     let calls = |dir: &Path| -> Vec<String> {
         let dumped = contraflow().args(["dump", "calls"]).arg(dir).output().unwrap();
