@@ -4,7 +4,7 @@ use super::answer::Answer;
 use super::open_recording::{OpenRecording, page_rows};
 use super::requests;
 use crate::common::Addr;
-use crate::session::is_source;
+use crate::session::is_source_at;
 use crate::symbols::SourceLine;
 use serde_json::json;
 use std::fs;
@@ -33,7 +33,7 @@ impl OpenRecording {
             None => self.location_at(self.run().pc(self.session.last_stop().thread))?,
         };
         let path = self.local_path(&named);
-        if !is_source(&path) {
+        if !is_source_at(&named, &path) {
             return Err(format!("{}: there is no such source file here", path.display()));
         }
         let text = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;

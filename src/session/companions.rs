@@ -68,17 +68,25 @@ fn packed_path(path: &Path) -> Option<&str> {
     is_plain.then_some(rest)
 }
 
-/// Returns true if an absolute path, without `..`, leads to an existing source file of this
-/// machine: a regular file of at most 16 MiB that has an extension of source files, or has none and
-/// is below `/usr/include`. Follows links. False for others, since the debug information of a
-/// hostile program may name any file. Also false for paths that a packed recording cannot have:
-/// relative ones, and those with invisible characters or not in UTF-8.
-pub fn is_source(path: &Path) -> bool {
+/// Returns true if an absolute path names an existing source file of this machine, by its name and
+/// size; false for others, since the debug information of a hostile program may name any file. Also
+/// false for paths that a packed recording cannot have: relative ones, and those with invisible
+/// characters or not in UTF-8.
+fn is_source(path: &Path) -> bool {
+    is_source_at(path, path)
+}
+
+/// Returns true if `path` names a source file, as [`packed_path`] and its extension decide, and the
+/// file at `local` exists with the size of one. `path` is that of the debug information, without
+/// `..`; `local` is the same or where the file is unpacked.
+pub fn is_source_at(path: &Path, local: &Path) -> bool {
     let extension = path.extension().and_then(OsStr::to_str);
     let is_named = extension.is_some_and(|name| SOURCE_EXTENSIONS.contains(&name));
     let is_header = extension.is_none() && path.starts_with(HEADERS);
     let is_small = |file: fs::Metadata| file.is_file() && file.len() <= SOURCE_LIMIT_BYTES;
-    (is_named || is_header) && packed_path(path).is_some() && fs::metadata(path).is_ok_and(is_small)
+    (is_named || is_header)
+        && packed_path(path).is_some()
+        && fs::metadata(local).is_ok_and(is_small)
 }
 
 /// A directory of source files: its path in the debug information, and the path where it is

@@ -55,7 +55,7 @@ pub use any::AnySession;
 pub use around::FunctionArrival;
 pub use back::{Activation, BackStep};
 pub use breakpoints::{Access, BreakpointKind, Breakpoints, Conditions, ReadMemory, Watchpoint};
-pub use companions::{SourceDirectory, companions_of, is_source, source_directories};
+pub use companions::{SourceDirectory, companions_of, is_source_at, source_directories};
 pub use describe::{
     CodeLocation, Description, Ending, GapInfo, Library, Protection, Region, TraceSize, signal_name,
 };

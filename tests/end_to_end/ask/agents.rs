@@ -380,6 +380,31 @@ fn programs_in_cpp_rust_and_go_have_values() {
     agent.leave();
 }
 
+/// Headers of C++ have no extension, as `<initializer_list>`.
+#[test]
+fn a_header_without_an_extension_comes_with_an_unpacked_recording() {
+    let scene = Scene::new();
+    let source = scene.path("sum.cpp");
+    let code = "#include <initializer_list>\nint main() {\n    int sum = 0;\n    \
+                for (int each : {1, 2, 3})\n        sum += each;\n    return sum == 6 ? 0 : 1;\n}\n";
+    std::fs::write(&source, code).unwrap();
+    let Some(program) = compile(&scene, "g++", source.to_str().unwrap(), &["-O0"]) else { return };
+    let (dir, _) = record(&scene, &[], &program);
+    let (packed, unpacked) = (scene.path("it.cfpack"), scene.path("unpacked"));
+    let mut pack = contraflow();
+    pack.args(["pack", "-q", "--sources"]).arg(&dir).arg("-o").arg(&packed);
+    assert!(pack.status().unwrap().success());
+    let mut unpack = contraflow();
+    unpack.args(["unpack", "-q"]).arg(&packed).arg("-o").arg(&unpacked);
+    assert!(unpack.status().unwrap().success());
+    let mut agent = Agent::with(&unpacked);
+    let shown = agent.call("source", &json!({"at": "initializer_list:1"}));
+    let file = shown["file"].as_str().unwrap();
+    assert!(Path::new(file).starts_with(&unpacked), "{file}");
+    assert!(shown["lines"].as_array().unwrap().len() > 10, "{shown}");
+    agent.leave();
+}
+
 #[test]
 fn paths_have_places_and_no_values() {
     let scene = Scene::new();
