@@ -13,7 +13,9 @@ use super::error::gone_is_fine;
 use super::filter::{Code, Filter, Resolver};
 use crate::common::{Addr, Pid, Tid};
 use crate::tracee::call_numbers::MMAP;
-use crate::tracee::{self, Memory, PtraceEvent, Signo, Stop, Tracee, mappings, wait_any, wait_for};
+use crate::tracee::{
+    self, Memory, PtraceEvent, Signo, Stop, Tracee, is_traced_here, mappings, wait_any, wait_for,
+};
 use nix::errno::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -120,8 +122,12 @@ impl Approach {
             Stop::Signal(libc::SIGTRAP) if self.move_back_to_int3(tid)? => return Ok(true),
             Stop::Signal(signal) => self.resume(tid, signal)?,
             Stop::Group(_) => gone_is_fine(Tracee(tid).listen())?,
-            Stop::Event(PtraceEvent::Stop | PtraceEvent::Clone) => {
+            Stop::Event(PtraceEvent::Stop) => {
                 self.threads.insert(tid);
+                self.resume(tid, 0)?;
+            }
+            Stop::Event(PtraceEvent::Clone) => {
+                self.add_thread_of(tid);
                 self.resume(tid, 0)?;
             }
             Stop::Event(event @ (PtraceEvent::Fork | PtraceEvent::Vfork)) => {
@@ -150,6 +156,14 @@ impl Approach {
         Ok(false)
     }
 
+    /// Adds the thread that `parent` created, whose first stop may come later: the function may be
+    /// reached before that. Adds nothing if one of the two is gone.
+    fn add_thread_of(&mut self, parent: Tid) {
+        let message = Tracee(parent).event_message().ok();
+        let child = message.and_then(|number| i32::try_from(number).ok()).map(Tid);
+        self.threads.extend(child.filter(|child| is_traced_here(*child)));
+    }
+
     /// Moves a thread that one of our INT3s stopped back to the INT3's address, and returns true.
     /// Returns false for other stops.
     fn move_back_to_int3(&self, tid: Tid) -> Result<bool, Error> {
@@ -163,9 +177,11 @@ impl Approach {
     }
 
     /// Detaches from the child that `parent` created, after removing our INT3s from its memory. If
-    /// the two share their memory, the parent has none either until the end of its call.
+    /// the two share their memory, the parent has none either until the end of its call. Does
+    /// nothing if the parent is gone.
     fn detach_child(&mut self, parent: Tid, shares_memory: bool) -> Result<(), Error> {
-        let child = Tid(i32::try_from(Tracee(parent).event_message().unwrap_or(0)).unwrap_or(0));
+        let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
+        let child = Tid(i32::try_from(message).unwrap_or(0));
         wait_for(child)?;
         if shares_memory {
             // The parent waits for the child, and stops at the end of its call, where the INT3s are
@@ -207,8 +223,7 @@ impl Approach {
                     return Ok(false);
                 }
                 Stop::Event(PtraceEvent::Clone) => {
-                    let message = Tracee(tid).event_message().unwrap_or(0);
-                    self.threads.insert(Tid(i32::try_from(message).unwrap_or(0)));
+                    self.add_thread_of(tid);
                     gone_is_fine(Tracee(tid).resume(0))?;
                 }
                 stop => {

@@ -271,6 +271,41 @@ fn from(scene: &Scene, kind: &str, function: &str, status: i32) -> (Vec<String>,
     (lines, text(&output.stderr))
 }
 
+/// A thread that was made right before the function is reached goes on, wherever it was then.
+/// Three busy loops delay its start.
+#[test]
+fn a_thread_that_has_not_begun_at_the_function_goes_on() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("at_once.c", &["-O1"]);
+    let spin = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let mut spinning: Vec<_> = (0..3).map(|_| spin()).collect();
+    let run = |kind: &str| {
+        let mut record = contraflow();
+        record.args(["record", "-q", "--force", "-o"]).arg(scene.path("recording"));
+        let mut record = record.args([kind, "--start-at", "late"]).arg(&program).spawn().unwrap();
+        let begun = Instant::now();
+        let status = loop {
+            let status = record.try_wait().unwrap();
+            if status.is_some() || begun.elapsed() > Duration::from_secs(20) {
+                break status;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let _ = record.kill();
+        let _ = record.wait();
+        status.and_then(|status| status.code())
+    };
+    let statuses: Vec<_> = (0..10).flat_map(|_| KINDS.map(run)).collect();
+    for spinning in &mut spinning {
+        spinning.kill().unwrap();
+        spinning.wait().unwrap();
+    }
+    assert!(statuses.iter().all(|status| *status == Some(9)), "{statuses:?}");
+}
+
 #[test]
 fn a_recording_begins_at_a_function() {
     if !have("gcc") {
