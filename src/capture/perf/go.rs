@@ -67,6 +67,9 @@ impl Engine<'_> {
         let debugger = self.debugger.get_or_insert_default();
         debugger.go = Some(go.clone());
         let mut has_signal = false;
+        if let Some(owed) = self.take_report_on_resume(go) {
+            return Ok(owed);
+        }
         if let Some(unreported) = self.take_unreported(go)? {
             return Ok(unreported);
         }

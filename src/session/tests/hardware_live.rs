@@ -244,3 +244,29 @@ fn a_signal_is_given_at_a_breakpoint_on_a_system_call() {
     assert_eq!((it.forth(Action::Continue), it.pc()), (SOFTWARE, call));
     it.end(2);
 }
+
+/// Executes itself once, with another number of arguments.
+const EXECUTES_ITSELF: &str = r#"
+__asm__(".globl _start\n_start: cmpq $1, (%rsp)\n jne 1f\n lea path(%rip), %rdi\n push $0\n"
+        "push %rdi\n push %rdi\n mov %rsp, %rsi\n xor %edx, %edx\n mov $59, %eax\n syscall\n"
+        "1: mov $3, %edi\n mov $231, %eax\n syscall\n"
+        "path: .asciz \"/proc/self/exe\"\n");
+"#;
+
+#[test]
+fn a_caught_execve_returns_in_the_new_program() {
+    const EXECVE: u64 = 59;
+    let Some((_one, scene, _)) = bare() else { return };
+    let (source, program) = (scene.path().join("itself.c"), scene.path().join("itself"));
+    std::fs::write(&source, EXECUTES_ITSELF).unwrap();
+    let flags = ["-nostdlib", "-static", "-o"];
+    let built = Command::new("gcc").args(flags).arg(&program).arg(&source).status().unwrap();
+    assert!(built.success());
+    let mut it = Debugged::start(request(scene.path(), &program, "live", Kept::Full));
+    it.session.run_mut().catch_calls(Catches::Of(BTreeSet::from([EXECVE])));
+    assert_eq!(it.forth(Action::Continue), StopReason::Call(EXECVE));
+    assert_eq!(it.forth(Action::Continue), StopReason::Executed);
+    assert_eq!(it.forth(Action::Continue), StopReason::CallReturn(EXECVE));
+    assert!(matches!(it.forth(Action::Continue), StopReason::Edge(Edge::End)));
+    assert_eq!(it.forth(Action::Continue), StopReason::Gone(Ending::Exited(3)));
+}
