@@ -26,7 +26,7 @@ const SOURCE_EXTENSIONS: [&str; 48] = [
 const HEADERS: &str = "/usr/include";
 
 /// Returns the files to pack with a recording: the separate debug files of its code, and, if
-/// `with_sources`, the source files that the debug information names ([`is_source`]) and a list of
+/// `with_sources`, the source files that the debug information names (`is_source`) and a list of
 /// the directories of those and of the compilations. Source files are read when they are packed.
 pub fn companions_of(reader: &Reader, with_sources: bool) -> Result<Vec<Extra>, Error> {
     let (images, _) = Images::load(reader, &reader.sideband()?)?;
@@ -76,7 +76,7 @@ fn is_source(path: &Path) -> bool {
     is_source_at(path, path)
 }
 
-/// Returns true if `path` names a source file, as [`packed_path`] and its extension decide, and the
+/// Returns true if `path` names a source file, as `packed_path` and its extension decide, and the
 /// file at `local` exists with the size of one. `path` is that of the debug information, without
 /// `..`; `local` is the same or where the file is unpacked.
 pub fn is_source_at(path: &Path, local: &Path) -> bool {
