@@ -134,8 +134,7 @@ struct CallData {
 type Sink<'a> = &'a mut dyn FnMut(Call) -> Result<ControlFlow<()>, Error>;
 
 impl Asked {
-    /// Fails if one of the named functions does not exist. A caller can report this before it
-    /// begins an answer.
+    /// Fails if one of the named functions does not exist: for a check before an answer begins.
     pub fn check_calls(&self, question: &CallsQuestion<'_>) -> Result<(), Error> {
         self.wanted_functions(question.functions, question.in_program_file).map(|_| ())
     }
@@ -143,7 +142,8 @@ impl Asked {
     /// Finds calls, and passes each to `sink` when everything that is wanted of it is known (when
     /// it begins, after its prologue, or when it returns or is lost), until `sink` breaks or
     /// `interrupted` returns true: the calls that are open then are not passed. Without an exact
-    /// recording, no values are known. Calls `reached` with positions, as progress.
+    /// recording, no values are known. Fails as [`Self::check_calls`], `sink` or the replay does.
+    /// Calls `reached` with positions, as progress; `u64::MAX` for calls lost at the end of a path.
     pub fn calls(
         &mut self,
         question: CallsQuestion<'_>,

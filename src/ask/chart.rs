@@ -38,12 +38,12 @@ pub struct ChartQuestion {
 /// A drawing of calls over positions.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
-    /// The threads, in the order of their beginnings.
+    /// All threads of the run, in the order of their beginnings.
     pub threads: Vec<ChartThread>,
     /// The names of functions, by their numbers.
     pub names: Vec<String>,
     /// The signals whose handlers were executed, or that ended the run: position, thread, signal
-    /// number.
+    /// number. They are those of the whole run, not only of the part that is drawn.
     pub signals: Vec<(u64, Tid, i32)>,
 }
 
@@ -104,8 +104,8 @@ impl Asked {
         Some(Chart { threads, signals: self.signals(&scales), names: names.list })
     }
 
-    /// Returns the signals of the sideband, each with the position of the thread's next
-    /// instruction. Leaves out those of threads without a scale.
+    /// Returns the signals of the whole run, from the sideband, each with the position of the
+    /// thread's next instruction. Leaves out those of threads without a scale.
     fn signals(&self, scales: &HashMap<Tid, Scale<'_>>) -> Vec<(u64, Tid, i32)> {
         let signal = |record: &Record| {
             let Event::Signal { number, .. } = record.event else { return None };

@@ -4,7 +4,8 @@
 //! instructions since it began ([`Position::exact`]). Each tick (a branch that is counted when the
 //! run is repeated) and each entry of the log begins another moment. The path shows the ticks. Its
 //! places ([`PathPlace`], stored with the path) are points whose moment is known; they show where
-//! the entries are.
+//! the entries are. A walk moves its [`Clock`] on: at the start of each block it passes the places
+//! up to there; after a block that ends in a tick, those up to the tick, and then the tick.
 
 use crate::common::Tid;
 use crate::recording::PathPlace;

@@ -25,9 +25,11 @@ pub struct FileCoverage {
 }
 
 impl Asked {
-    /// Returns the coverage of each source file with debug information in the program itself, by
-    /// path. Lines and functions that were not executed are included, with count 0; branches that
-    /// were not executed are left out. `None`: `interrupted` returned true.
+    /// Returns the coverage of each source file, by path, of the program and of its libraries.
+    /// Leaves out those without debug information in the file that was mapped, so the result may be
+    /// empty. Lines and functions that were not executed are included, with count 0; branches that
+    /// were not executed are left out. `None`: `interrupted` returned true. At present there is no
+    /// error.
     pub fn coverage(
         &self,
         interrupted: &(dyn Fn() -> bool + Sync),

@@ -174,8 +174,9 @@ impl ExecutionCounts {
     }
 
     /// Adds the instructions of a stay, if there is one, to the counts of its stack and its
-    /// function. If this is not the function of the innermost call, the stay counts as a call by
-    /// that; code without symbols counts for it.
+    /// function. If this is not the function of the innermost call, they count for the stack of a
+    /// call by that (the number of calls stays the same); code without symbols counts for the
+    /// innermost call itself.
     fn end_stay(&mut self, stay: Option<Stay>) {
         let Some(Stay { stack, callee, instructions: insns }) = stay else { return };
         self.instructions += insns;

@@ -23,9 +23,10 @@ pub enum CallFormat {
 }
 
 impl Asked {
-    /// Writes the calls of the whole run. Calls `goes_on` with the number of instructions so far
-    /// and that of the run; if it returns false, the output ends there, readable but not whole, and
-    /// this returns false.
+    /// Writes the calls of the whole run, thread by thread, and the system calls and gaps if the
+    /// format is not speedscope's. Calls `goes_on` now and then with the number of instructions so
+    /// far and that of the run; if it returns false, the output ends there, readable but not whole,
+    /// and this returns false. Fails if `out` does.
     pub fn export_calls(
         &self,
         format: CallFormat,

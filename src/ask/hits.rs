@@ -105,15 +105,17 @@ impl Asked {
         result
     }
 
-    /// Parses expressions as one question, with one value for each. Returns `None` if one of the
-    /// texts contains several expressions. Fails if a text is no expression.
+    /// Parses expressions as one question, with one value for each; an empty one if there are none.
+    /// Returns `None` if one of the texts contains several expressions. Fails if a text is no
+    /// expression.
     pub fn parse_expressions(expressions: &[String]) -> Result<Option<Question>, Error> {
         let question = Question::parse(&expressions.join(", "))?;
         Ok(Some(question).filter(|question| question.texts().count() == expressions.len()))
     }
 
-    /// Fails if there is no such code, or if the expressions have no meaning there, such as names
-    /// that are unknown. A caller can report this before it begins an answer.
+    /// Fails if there is no such code, or if a name in the expressions has no meaning at any of its
+    /// addresses: where only some of them know it, the value is missing at the others. A caller can
+    /// report this before it begins an answer.
     pub fn check_hits(&self, question: &HitsQuestion<'_>) -> Result<(), Error> {
         let addrs = self.addresses_of_code(question.at)?;
         let evaluator = Evaluator::new(&self.symbols);

@@ -51,7 +51,7 @@ pub struct Asked {
 
 impl Asked {
     /// Opens a recording for questions, and stores the index of its path in the recording, so that
-    /// the next open is fast.
+    /// the next open is fast; it is no error if the index cannot be stored.
     pub fn open(recorded: Recorded) -> Result<Self, Error> {
         let replay = recorded.exact.map(Replay::open).transpose()?;
         let places = match &replay {
@@ -92,7 +92,8 @@ impl Asked {
     }
 
     /// Parses a position that [`Self::text_of`] returned, or a user wrote. Fails with
-    /// [`Error::NoPosition`] if the text is none; does not check whether the run is as long.
+    /// [`Error::NoPosition`] if the text is none, such as `1234.5` for a path recording; does not
+    /// check whether the run is as long.
     pub fn position_of(&self, text: &str) -> Result<u64, Error> {
         let position = Position::parse(text, self.is_exact());
         position.ok_or_else(|| Error::NoPosition(text.to_owned()))

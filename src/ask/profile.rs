@@ -56,7 +56,8 @@ pub struct LineCost {
 }
 
 impl Asked {
-    /// Counts the instructions of the whole run. `None`: `interrupted` returned true.
+    /// Counts the instructions of the whole run. `None`: `interrupted` returned true. At present
+    /// there is no error.
     pub fn profile(
         &self,
         interrupted: &(dyn Fn() -> bool + Sync),

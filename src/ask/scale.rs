@@ -51,8 +51,9 @@ impl Asked {
 
 impl Scale<'_> {
     /// Returns the position of the thread's instruction `index`, or that after its last instruction
-    /// if its path ends before. In an exact recording, an estimate: an instruction before the first
-    /// known place gets the position of that, 0 if there is no place.
+    /// if `index` is the number of its instructions; of a path recording, the end of the run if the
+    /// thread has none. In an exact recording, an estimate: an instruction before the first known
+    /// place gets the position of that, 0 if there is no place.
     pub(super) fn position_of(&self, index: u64) -> u64 {
         match self {
             Self::Exact { intervals, count } => {
@@ -88,7 +89,8 @@ impl Scale<'_> {
     }
 
     /// Returns the position at which the thread begins, and that after its last instruction; zeros
-    /// if an exact recording has no place of the thread.
+    /// if an exact recording has no place of the thread. Both are the end of the run if a path
+    /// recording has no instruction of the thread.
     pub(super) fn start_and_end(&self) -> (u64, u64) {
         match self {
             Self::Exact { intervals, .. } => (

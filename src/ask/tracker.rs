@@ -165,7 +165,8 @@ impl<T> Tracker<T> {
     }
 
     /// Ends the activations inside the innermost one of `function`, in whose midst the path
-    /// continues. Returns false if none is open.
+    /// continues: none of them returned. Also corrects the depth of the [`CallTrace`]. Returns
+    /// false, and changes nothing, if no activation of `function` is open.
     #[inline(never)]
     fn end_calls_inside(
         &mut self,

@@ -196,8 +196,9 @@ pub(super) trait Debugged {
     }
 
     /// Takes and returns the event that `go.thread` has not reported yet, since it happened while
-    /// all threads were halted for another one. Drops stops at addresses and ends of steps. If it
-    /// returns an event, the thread is not resumed, so the signal of `go` is sent to it.
+    /// all threads were halted for another one. Drops stops at addresses and ends of steps. If the
+    /// thread steps alone, keeps a fork until its next resumption. If it returns an event, the
+    /// thread is not resumed, so the signal of `go` is sent to it.
     fn take_unreported(&mut self, go: &Go) -> Result<Option<(Tid, Report)>, Error> {
         let program = self.program();
         let Some(thread) = self.threads_mut().get_mut(&go.thread) else { return Ok(None) };
@@ -255,7 +256,8 @@ pub(super) trait Debugged {
     }
 
     /// Takes and returns an unreported event of another thread than `go.thread`: one that happened
-    /// while all were being stopped, or its stop at one of `go.stops`. Drops ends of steps.
+    /// while all were being stopped, a birth or a call's return that it is to report on resuming,
+    /// or its stop at one of `go.stops` that was not reported. Drops ends of steps.
     fn take_report_of_others(&mut self, go: &Go) -> Option<(Tid, Report)> {
         let program = self.program();
         let others = self.threads_mut().iter_mut();
@@ -320,7 +322,8 @@ pub(super) trait Debugged {
     /// Returns the event to report, now that all threads are stopped, in place of the one that came
     /// first, which is given. An interrupt is replaced by an event that happened while threads were
     /// being stopped, if there is one; any event by the program's end if it is gone; the thread by
-    /// another one if it is gone.
+    /// another one if it is gone. Marks the thread's stop as reported if it stopped at an address
+    /// or after a step.
     fn report_after_halt(&mut self, go: &Go, (tid, report): (Tid, Report)) -> (Tid, Report) {
         let came = (report == Report::Interrupted).then(|| self.take_report(go.thread, go.locked));
         let (tid, report) = came.flatten().unwrap_or((tid, report));

@@ -66,8 +66,9 @@ pub(super) fn set_extended_state(tracee: Tracee, area: &[u8]) -> Result<(), Erro
 
 /// Writes the core file of the recorded process. `threads` are in gdb's order: the one that ended
 /// the process is first ([`sort_threads`]). `signal` is the signal that did, or 0. The ranges
-/// `hidden`, memory that the recorder mapped in the process, are omitted. Returns the mappings of
-/// which the core has contents.
+/// `hidden`, memory that the recorder mapped in the process, are omitted. Memory that the program
+/// excluded from cores has no contents. Returns the mappings of which the core has contents, each
+/// as a whole, even if only parts of it do.
 pub(super) fn write_core(
     recorder: &Recorder,
     memory: &Memory,
@@ -137,7 +138,8 @@ fn is_memory(mapping: &Mapping) -> bool {
 }
 
 /// Returns the segment of a mapping. It has no contents if the memory is inaccessible, is too
-/// large, or is that of an unchanged file.
+/// large, or is private and that of an unchanged file. Private memory is never too large if its
+/// touched pages are known: the caller then divides it ([`TouchedPages::touched_segments`]).
 fn segment(mapping: &Mapping, pages: &mut TouchedPages) -> CoreSegment {
     let protection = mapping.protection;
     let accessible = protection.read || protection.write || protection.execute;

@@ -50,7 +50,8 @@ macro_rules! either {
 }
 
 impl Live {
-    /// Creates a value for a program that is gone, without a recording.
+    /// Creates a value for a program that is gone, without a recording: it has no threads, and
+    /// [`Self::go`] reports its end.
     pub fn vacant(request: &Request) -> Self {
         Self::soft(soft::Live::vacant(request))
     }
@@ -65,7 +66,8 @@ impl Live {
         }
     }
 
-    /// Attaches to a running process, stops it, and starts its recording.
+    /// Attaches to a running process, stops it, and starts its recording. Fails for
+    /// [`Backend::Step`].
     pub fn attach(backend: Backend, request: &Request, pid: Pid) -> Result<Self, Error> {
         match backend {
             Backend::Soft => soft::Live::attach(request, pid).map(Self::soft),
@@ -92,8 +94,9 @@ impl Live {
     }
 
     /// Resumes the program until there is an event, and returns the event with its thread. All
-    /// threads are stopped again then. If an event is left from before, returns that, and resumes
-    /// nothing. Polls `interrupted`, and if that returns true, returns [`Report::Interrupted`].
+    /// threads are stopped again then. If an event is left from before, or if the program is gone,
+    /// returns that event or its end, and resumes nothing. Polls `interrupted`, and if that returns
+    /// true, returns [`Report::Interrupted`].
     pub fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, Report), Error> {
         either!(self, live => live.go(go, interrupted))
     }
@@ -113,7 +116,7 @@ impl Live {
         either!(ref self, live => live.threads())
     }
 
-    /// Returns the name of a thread, also of one that has ended.
+    /// Returns the name of a thread, also of one that has ended; empty if unknown.
     pub fn name(&self, tid: Tid) -> String {
         match self.beside().into_iter().find(|(beside, _)| *beside == tid) {
             Some((_, pid)) => comm(pid, tid),
@@ -179,7 +182,7 @@ impl Live {
     }
 
     /// Returns the start and the rate of the time-stamp counter so far; `None` if the program is
-    /// gone.
+    /// gone, or recorded exactly.
     pub fn clock(&self) -> Option<TscClock> {
         either!(ref self, live => live.clock())
     }
@@ -232,12 +235,14 @@ impl Live {
         either!(self, live => live.leave_all_beside())
     }
 
-    /// Detaches from the program, which goes on natively.
+    /// Detaches from the program and all processes beside it, which go on natively. Does nothing if
+    /// the program is gone.
     pub fn detach(&mut self) -> Result<(), Error> {
         either!(self, live => live.detach())
     }
 
-    /// Kills the program, and waits until its recording is complete.
+    /// Kills the program and the processes beside it, and waits until their recordings are
+    /// complete. A process that was left, but waits for a child that is debugged, goes on natively.
     pub fn kill(&mut self) -> Result<(), Error> {
         either!(self, live => live.kill())
     }

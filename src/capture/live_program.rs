@@ -50,7 +50,7 @@ pub(super) trait LiveProgram {
     fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error>;
 
     /// Returns the start and the rate of the time-stamp counter so far; `None` if the program is
-    /// gone.
+    /// gone, or recorded exactly.
     fn clock(&self) -> Option<TscClock>;
 
     /// Writes all data recorded so far, and returns the recording's directory.
@@ -61,10 +61,11 @@ pub(super) trait LiveProgram {
         Ok(None)
     }
 
-    /// Detaches from the program, which goes on natively.
+    /// Detaches from the program and all processes beside it, which go on natively.
     fn detach(&mut self) -> Result<(), Error>;
 
-    /// Kills the program, and waits until its recording is complete.
+    /// Kills the program and the processes beside it, and waits until their recordings are
+    /// complete.
     fn kill(&mut self) -> Result<(), Error>;
 
     /// Returns the program's process, or the child that is debugged while its parent waits.

@@ -79,7 +79,9 @@ pub fn hardware(request: &Request) -> Result<(), Error> {
     perf::probe(request)
 }
 
-/// Runs a program and records it with `backend`. Blocks until the program has ended.
+/// Runs a program and records it with `backend`. Blocks until the program has ended. Fails if the
+/// backend cannot do what the request asks: [`Backend::Step`] records only from a program's start,
+/// and only [`Backend::Perf`] records one thread of a process.
 ///
 /// A running process is recorded until it ends, or until this process gets SIGINT, SIGTERM, SIGHUP
 /// or SIGQUIT, which detaches from it. All backends but the hardware one also detach when the front

@@ -61,7 +61,8 @@ pub(super) struct Prepared {
 
 impl Prepared {
     /// Creates the recording of a program that is about to run or to be attached to: in the
-    /// directory that the request names, otherwise in the store.
+    /// directory that the request names, otherwise in the store. If children are recorded too, also
+    /// fails if the store cannot take their recordings.
     pub(super) fn of_program(
         request: &Request,
         backend: Backend,
@@ -83,8 +84,8 @@ impl Prepared {
         Self::create_at(destination, request, backend)
     }
 
-    /// Creates the recording of a child `pid` that a debugger follows: beside its parent's
-    /// recording if the request names that one, otherwise in the store.
+    /// Creates the recording of a child `pid` that a debugger follows: in the directory that the
+    /// request names for the program, with `-PID` added to its name, otherwise in the store.
     pub(super) fn of_followed(
         request: &Request,
         backend: Backend,
@@ -97,7 +98,7 @@ impl Prepared {
         Self::create_at(destination, request, backend)
     }
 
-    /// Creates the recording at `destination`, which is given up if that fails.
+    /// Creates the recording at `destination`. Rolls `destination` back if that fails.
     fn create_at(
         destination: Destination,
         request: &Request,
@@ -129,7 +130,8 @@ impl Prepared {
         self.destination.dir()
     }
 
-    /// Removes the recording, as there is no process after all.
+    /// Removes the recording, as there is no process after all, and restores the one that it was to
+    /// replace.
     pub(super) fn give_up(self) {
         self.destination.roll_back();
     }
@@ -142,8 +144,8 @@ impl Prepared {
 
 impl Recorder {
     /// Starts a prepared recording, now that the process `pid` exists: writes its manifest and
-    /// creates the file for requests of snapshots. The directory stays from here on, even after a
-    /// failure.
+    /// creates the file for requests of snapshots. Removes the recording that this one replaces.
+    /// The directory stays from here on, even after a failure.
     pub(super) fn start(prepared: Prepared, pid: Pid) -> Result<Self, recording::Error> {
         let Prepared { destination, writer, mut manifest, store, keeps_end } = prepared;
         manifest.pid = pid;
@@ -175,13 +177,13 @@ impl Recorder {
     }
 
     /// Returns the numbers of entries and ticks of the log since the start, and the size of the
-    /// kept part, including what is not written out yet.
+    /// kept part, including what is not written out yet; zeros without a log.
     pub(super) fn log_so_far(&self) -> LogTotals {
         self.writer.log_so_far()
     }
 
-    /// Appends an entry to the log. It is on disk after the next [`Self::flush`]. An error may be
-    /// that of an earlier entry.
+    /// Appends an entry to the log; does nothing without one. The entry is on disk after the next
+    /// [`Self::flush`]. An error may be that of an earlier entry.
     pub(super) fn log(&mut self, entry: &Entry) -> Result<(), recording::Error> {
         self.writer.log(entry)
     }
@@ -199,7 +201,8 @@ impl Recorder {
     }
 
     /// Moves the thread that writes the log off the CPU of the program, where another has time to
-    /// spare. The thread decides that again and again ([`HelperPlacement`]).
+    /// spare. The thread decides that again and again ([`HelperPlacement`]). Call this before there
+    /// is much to write: a thread that runs already stays where it is.
     pub(super) fn move_log_thread(&mut self, shared_cpu: &SharedCpu) {
         let placement = Mutex::new(HelperPlacement::of(shared_cpu));
         self.writer.place_log_thread(move || {
@@ -218,7 +221,7 @@ impl Recorder {
     }
 
     /// Begins a new part (file) of the log. Called when a keyframe was just written, from which a
-    /// replay can start.
+    /// replay can start. Fails if the last part has no entries; does nothing without a log.
     pub(super) fn begin_log_part(&mut self) -> Result<(), recording::Error> {
         self.writer.begin_log_part()
     }
@@ -245,9 +248,9 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records the end of a thread, with its name (empty if unknown), its number of executed
-    /// instructions (0 if unknown), and the address where it ended. Keeps the earlier name and
-    /// address of its entry if these are unknown now.
+    /// Records the end of a thread, with its name (empty if unknown), the number of instructions
+    /// to add to its entry (0 if unknown), and the address where it ended. Keeps the earlier name
+    /// and address of its entry if these are unknown now.
     pub(super) fn thread_ended(
         &mut self,
         tid: Tid,
@@ -281,7 +284,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Returns the name of a thread; for one that ended, the name it had then.
+    /// Returns the name of a thread; for one that ended, the name it had then. Empty if unknown.
     pub(super) fn name_of(&self, tid: Tid) -> String {
         let known = self.threads.iter().find(|entry| entry.tid == tid && !entry.name.is_empty());
         known.map_or_else(|| comm(self.pid(), tid), |entry| entry.name.clone())
@@ -293,7 +296,7 @@ impl Recorder {
         self.threads.iter_mut().rev().find(|entry| entry.tid == tid)
     }
 
-    /// Appends whole PT packets to a thread's trace.
+    /// Appends whole PT packets to a thread's trace, and starts it if there is none.
     pub(super) fn append_trace(
         &mut self,
         tid: Tid,
@@ -365,7 +368,8 @@ impl Recorder {
     }
 
     /// Completes the recording of a process that ended with `exit`; `None` if that is unknown, or
-    /// if it was detached from. Returns the directory, the manifest and the bytes of all traces.
+    /// if it was detached from. Removes the file for requests of snapshots. Returns the directory,
+    /// the manifest and the number of bytes of all traces.
     pub(super) fn finish(self, exit: Option<Exit>) -> Result<(PathBuf, Manifest, u64), Error> {
         let duration_ns = self.elapsed_ns();
         let Self {
@@ -458,7 +462,8 @@ fn history_of(request: &Request, backend: Backend) -> String {
     }
 }
 
-/// Reads a process's working directory, and the environment with which it started.
+/// Reads a process's working directory, and the environment with which it started; empty if they
+/// cannot be read.
 fn directory_and_environment(pid: Pid) -> (PathBuf, Vec<(OsString, OsString)>) {
     let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let variable = |text: &[u8]| {

@@ -196,7 +196,8 @@ pub(super) struct SnapshotSignal {
 }
 
 impl SnapshotSignal {
-    /// Sets the handler. The calling thread must be the one that traces.
+    /// Sets the handler, and forgets earlier requests. The calling thread must be the one that
+    /// traces.
     pub(super) fn handle() -> Self {
         TRACER.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
         SNAPSHOT_REQUESTED.store(false, Ordering::Relaxed);

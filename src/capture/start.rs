@@ -22,8 +22,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const INT3: u8 = 0xcc;
 
 /// Runs a launched program until a thread is about to execute `code`, and stops all its threads.
-/// Returns the threads, that one first; an error if the program ends before. Detaches from its
-/// children. `pid` is stopped in its execve(2), with one thread.
+/// Returns the threads, that one first; an error if the program ends before. After an error,
+/// threads may run, and the caller must detach. Detaches from the program's children. `pid` is
+/// stopped in its execve(2), with one thread.
 pub(super) fn run_to_function(pid: Pid, code: &Code) -> Result<Vec<Tid>, Error> {
     let first = Tid(pid.0);
     let filter = Filter { only: vec![code.clone()], stop: Vec::new() };
@@ -109,8 +110,9 @@ impl Approach {
     }
 
     /// Handles a stop of any thread, and resumes it, unless it is in a group stop. A thread that is
-    /// seen for the first time is added. Returns true if the thread has reached the function: it
-    /// stays stopped then. Returns an error if the program has ended.
+    /// seen for the first time is added. After an execve(2), looks for the function in the new
+    /// program. Returns true if the thread has reached the function: it stays stopped then. Returns
+    /// an error if the program has ended.
     fn handle(&mut self, tid: Tid, stop: Stop) -> Result<bool, Error> {
         match stop {
             Stop::Exited(_) | Stop::Killed { .. } => {

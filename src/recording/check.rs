@@ -8,8 +8,10 @@ use std::fs;
 use std::io;
 
 impl Reader {
-    /// Reads and checks all files of this recording. Returns the damage: one error per damaged
-    /// file, in the order of the checks; none for an intact recording. Changes nothing.
+    /// Reads and checks all files of this recording, without the index and the kept path, which are
+    /// made later; of a cut recording, only sideband, log, traces and images. Returns the damage:
+    /// one error per damaged file, in the order of the checks; none for an intact recording.
+    /// Changes nothing.
     pub fn find_damage(&self) -> Vec<Error> {
         let mut damage = Vec::new();
         damage.extend(self.listed_damage());

@@ -68,13 +68,14 @@ impl Destination {
     }
 
     /// Creates a new directory in the store, for a recording of `program`, with the next free name
-    /// ([`Store::create_recording_dir`]). Fails as [`Self::named`] does.
+    /// ([`Store::create_recording_dir`]). Fails if the store has no known directory, cannot be
+    /// written to, or has too little space.
     pub fn in_store(store: &Store, program: &Path) -> Result<Self, Error> {
         Self::at(store.create_recording_dir(program)?, true).probe()
     }
 
-    /// Renames the recording in `dir`. Returns `dir`, which does not exist then, as the destination
-    /// of the new recording.
+    /// Renames the recording in `dir`, links followed. Returns its old path, where nothing is left,
+    /// as the destination of the new recording.
     fn set_aside(dir: &Path) -> Result<Self, Error> {
         let dir = fs::canonicalize(dir).at(dir)?;
         let mut name = std::ffi::OsString::from(".");
@@ -120,7 +121,7 @@ impl Destination {
         }
     }
 
-    /// Returns the path of the directory.
+    /// Returns the path of the directory; without links if it replaces a recording.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

@@ -229,9 +229,9 @@ impl Reader {
         entries
     }
 
-    /// Opens the keyframe after `entry` entries of the log, as a log. In a complete recording,
-    /// fails if its checksum is wrong. In a cut recording, the keyframe ends at its first broken
-    /// chunk.
+    /// Opens the keyframe after `entry` entries of the log, as a log, whose entries are numbered
+    /// from 0. In a complete recording, fails if its checksum is wrong. In a cut recording, the
+    /// keyframe ends at its first broken chunk, so it may not be whole.
     pub fn open_keyframe(&self, entry: u64) -> Result<Log, Error> {
         let name = keyframe_path(entry);
         let path = self.dir().join(&name);

@@ -31,8 +31,8 @@ impl Sum {
         Self { size_bytes: bytes.len() as u64, crc32: crc32fast::hash(bytes) }
     }
 
-    /// Returns the size and checksum of a file. Does not read its holes: a core file may have
-    /// terabytes of them.
+    /// Returns the size and checksum of a whole file. Does not read its holes: a core file may have
+    /// terabytes of them. Moves the file's offset.
     pub(super) fn of_file(file: &File) -> io::Result<Self> {
         let size_bytes = file.metadata()?.len();
         let mut hasher = Hasher::new();
@@ -53,7 +53,7 @@ impl Sum {
     }
 }
 
-/// Returns the ranges of a file that are not holes, in order.
+/// Returns the ranges of a file that are not holes, in order. Moves the file's offset.
 pub(super) fn data_ranges_of(file: &File) -> io::Result<Vec<Range<u64>>> {
     let size_bytes = file.metadata()?.len();
     let (mut all, mut at) = (Vec::new(), 0);
@@ -68,7 +68,7 @@ pub(super) fn data_ranges_of(file: &File) -> io::Result<Vec<Range<u64>>> {
 }
 
 /// Returns the offset of the next data or hole of a file of `size_bytes`, from `at` on;
-/// `size_bytes` if there is none.
+/// `size_bytes` if there is none. Moves the file's own offset.
 pub(super) fn seek_data_or_hole(
     file: &File,
     at: u64,

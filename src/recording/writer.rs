@@ -107,8 +107,8 @@ impl Writer {
         &self.dir
     }
 
-    /// Starts the trace of a thread, unless there is one. Does nothing in an exact recording, which
-    /// has no traces.
+    /// Starts the trace of a thread, unless it is started already. Fails if it has ended. Does
+    /// nothing in an exact recording, which has no traces.
     pub fn start_thread(&mut self, tid: Tid) -> Result<(), Error> {
         if self.log.is_some() { Ok(()) } else { self.start_trace(TraceId::Thread(tid)) }
     }
@@ -199,7 +199,8 @@ impl Writer {
     }
 
     /// Appends an entry to the log; does nothing unless this is an exact recording. Another thread
-    /// may write it: an error is that of an earlier entry.
+    /// may write it: an error is that of an earlier entry. It is returned once, by this or another
+    /// function of the log; later calls succeed, but write nothing to the same part of the log.
     pub fn log(&mut self, entry: &Entry) -> Result<(), Error> {
         self.log.as_mut().map_or(Ok(()), |log| log.append(entry))
     }
@@ -284,7 +285,7 @@ impl Writer {
     }
 
     /// Returns the size in bytes of the files that grow during a run, with buffered data: sideband,
-    /// log, and traces that have not ended.
+    /// parts of the log that are kept, and traces that have not ended.
     pub fn grown_bytes(&self) -> u64 {
         let of_trace = |trace: &TraceFile| {
             let pending = trace.pending.len() as u64;
@@ -327,7 +328,8 @@ impl Writer {
     }
 
     /// Links the image that an earlier recording stored of a file, if the file has not changed, and
-    /// returns its ID; `None` if there is no such image, or it cannot be linked.
+    /// returns its ID; only returns it if this recording has the image already. `None` if there is
+    /// no such image, or it cannot be linked.
     fn shared_image(&self, source: &File, state: Option<&FileState>) -> Option<ImageId> {
         let id = state?.known_id()?;
         let target = self.dir.join(IMAGE_DIR).join(&id.0);

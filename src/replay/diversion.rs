@@ -143,11 +143,11 @@ impl Replay {
         self.epoch.overwrite(addr, bytes)
     }
 
-    /// Runs one thread in a diversion, which must have begun, up to one of the stops that the goals
-    /// accept, or to another [`DiversionEnd`]. It stops where it begins only if the debugger has
-    /// moved the thread to that stop. Acts of the kernel do not end it, also those that are goals.
-    /// Other threads do not run. `print` gets what the thread writes to its standard output and
-    /// error.
+    /// Runs one thread, which must exist, in a diversion, which must have begun, up to one of the
+    /// stops that the goals accept, or to another [`DiversionEnd`]. It stops where it begins only
+    /// if the debugger has moved the thread to that stop. Acts of the kernel do not end it, also
+    /// those that are goals. Other threads do not run. `print` gets what the thread writes to its
+    /// standard output and error.
     pub fn run_diverted(
         &mut self,
         tid: Tid,

@@ -122,7 +122,8 @@ impl Replay {
 
     /// Moves a thread forward by one instruction or one entry of the log. A system call that it
     /// enters is executed to its return. Other threads may run before and during that. Ends early
-    /// at a goal or a watch, but not at a stop of this thread.
+    /// at a goal or a watch, but not at a stop of this thread, nor before a call that it makes. If
+    /// it executes nothing any more, moves to the end of the run.
     pub fn step_forward(
         &mut self,
         tid: Tid,

@@ -77,10 +77,10 @@ impl Lent {
 }
 
 impl Replay {
-    /// Lends at least `size` bytes of memory, in whole pages, to the debugger. They are zero at
-    /// first, and are kept wherever the replay moves, until [`Self::take_back`]. In a diversion,
-    /// maps them in the process as well. Returns their address, where the program has nothing now;
-    /// `None` if more than 64 MiB would be lent in all.
+    /// Lends at least `size` bytes of memory, in one or more whole pages, to the debugger. They are
+    /// zero at first, and are kept wherever the replay moves, until [`Self::take_back`]. In a
+    /// diversion, maps them in the process as well. Returns their address, where the program has
+    /// nothing now; `None` if more than 64 MiB would be lent in all.
     pub fn lend(&mut self, size: u64, protection: Protection) -> Result<Option<Addr>, Error> {
         let taken = self.mappings();
         let Some(start) = self.lent.add(size, protection, &taken) else { return Ok(None) };

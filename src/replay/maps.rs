@@ -182,9 +182,10 @@ impl Epoch {
     }
 
     /// Maps a recorded mapping at its address, instead of whatever is there, with its recorded
-    /// contents: zeros, or a stored file and zeros after its end. Announces code that earlier runs
-    /// executed there to the engine. The caller reads the mappings again
-    /// ([`Self::refresh_mappings`]). Fails for the replay's own memory.
+    /// contents: zeros, or a stored file and zeros after its end; a shared one by
+    /// [`Self::map_shared`]. Announces code of a private file that earlier runs executed there to
+    /// the engine. The caller reads the mappings again ([`Self::refresh_mappings`]). Fails for the
+    /// replay's own memory.
     pub(super) fn map(&mut self, mapped: &Mapped, reader: &Reader) -> Result<(), Error> {
         self.check_is_programs(mapped.range)?;
         if let Some(part) = mapped.shared {

@@ -23,7 +23,8 @@ pub(super) struct ParkedCheckpoint {
 }
 
 impl ParkedProcesses {
-    /// Adds a process, and ends others if there are too many then.
+    /// Adds a process. Then ends the first ones if there are too many, or little memory is
+    /// available, perhaps even this one.
     pub(super) fn add(&mut self, process: ParkedProcess) {
         self.0.push(process);
         self.make_room();

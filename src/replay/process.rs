@@ -200,7 +200,9 @@ impl Replay {
         }
     }
 
-    /// Returns true if the last move ended at the end of the run, or of the recording.
+    /// Returns true if the last move tried to pass the end of the run: its recorded end, or one
+    /// that [`Self::end_before`] set. False after a [`Self::seek`] to exactly that position, and at
+    /// the end of a recording that was cut, where moves only return `MoveEnd::NoMoreHistory`.
     pub fn is_at_end(&self) -> bool {
         self.is_at_end
     }
@@ -227,7 +229,8 @@ impl Replay {
     }
 
     /// Keeps a regular checkpoint at the current position, if it is right after a tick or an entry,
-    /// and restarts the timer for the next one. Otherwise does nothing.
+    /// and restarts the timer for the next one. Before that, may end parked processes to make room.
+    /// Otherwise does nothing.
     pub(super) fn keep_checkpoint_here(&mut self) -> Result<(), Error> {
         if self.instructions == Some(0) {
             self.parked.make_room();

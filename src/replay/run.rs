@@ -32,11 +32,11 @@ const FEW_TICKS: u64 = 1000;
 
 impl Replay {
     /// Runs forward to the target `until`: the number of passed entries, and the ticks of the next
-    /// entry's thread since the last of them; `None`, or a target that is passed already, for the
-    /// end. Returns [`MoveEnd::Target`] there, [`MoveEnd::NoMoreHistory`] at the end. Ends before
-    /// that at a goal or an accessed watch, but not at a stop where it begins. Keeps checkpoints at
-    /// ticks on the way, and also at entries, unless the target is right after one. The
-    /// instructions since the last tick may be unknown after it ([`Self::exact_position`]).
+    /// entry's thread since the last of them; `None`, or a passed target, for the end. Returns
+    /// [`MoveEnd::Target`] there, [`MoveEnd::NoMoreHistory`] at the end. Ends earlier at a goal, an
+    /// accessed watch or an interrupt, but not at a stop where it begins. Keeps checkpoints at
+    /// ticks, and at entries unless the target is right after one. Then the instructions since the
+    /// tick may be unknown ([`Self::exact_position`]), or another thread than the next be loaded.
     pub(super) fn run_until(
         &mut self,
         until: Option<(u64, u64)>,

@@ -155,7 +155,8 @@ impl Replay {
     }
 
     /// Returns the position of the instruction before `here`, in the same interval between two
-    /// entries of the log; `None` if the replay does not find it. May move the replay.
+    /// entries of the log; `None` if the replay does not find it. `here` must not be right after an
+    /// entry. May move the replay.
     fn instruction_before(&mut self, here: Position) -> Result<Option<Position>, Error> {
         if here.instructions > 0 {
             let instructions = here.instructions - 1;

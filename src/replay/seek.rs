@@ -49,8 +49,9 @@ const NEVER: fn() -> bool = || false;
 impl Replay {
     /// Moves to a position, and loads the thread that executes next there. A position at which a
     /// program is still being loaded, and nothing executes, is taken for that of its first
-    /// instruction. If the position's tick has fewer instructions, ends at its last one; if the run
-    /// ends earlier, there. A diversion must have been ended.
+    /// instruction; one before [`Self::first`], for that. If the position's tick has fewer
+    /// instructions, ends at its last one; if the run ends earlier, there. A diversion must have
+    /// been ended.
     pub fn seek(&mut self, target: Position) -> Result<(), Error> {
         let _pinned = PinGuard::begin();
         self.is_at_end = false;
@@ -180,7 +181,8 @@ impl Replay {
         Ok(true)
     }
 
-    /// Continues in another process, at its position. The former one is parked.
+    /// Continues in another process, at its position. Saves the code cache of the former one, and
+    /// parks it.
     fn replace_process(&mut self, mut other: ParkedProcess) {
         self.swap_process(&mut other);
         // Processes that are loaded from now on have its translated code.

@@ -42,7 +42,7 @@ pub struct Verdict {
     pub keyframes: u64,
     /// The number of keyframes that could not be loaded.
     pub unusable: u64,
-    /// True if the recording has the end of the run, and the replay reached it.
+    /// True if the recording has the end of the run, with its memory, and the replay reached it.
     pub is_whole: bool,
     /// Differences at the keyframes and at the end, a sentence each.
     pub differences: Vec<String>,
@@ -59,8 +59,9 @@ const DIFFERENCES_LIMIT: usize = 20;
 impl Replay {
     /// Replays the run from the current position to its end, and compares the state there, and at
     /// keyframes on the way, with the recorded one. Forgets the keyframes: later moves do not use
-    /// them. If it is interrupted, returns what it has, without `is_whole`. Fails at a divergence.
-    /// Call this at the beginning: if a keyframe is before the position, none is compared.
+    /// them. If it is interrupted, or the recording lacks the end of the run or its memory there,
+    /// returns what it has, without `is_whole`. Fails at a divergence. Call this at the beginning:
+    /// if a keyframe is before the position, none is compared.
     pub fn verify(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Verdict, Error> {
         let mut verdict = Verdict { ticks: self.total_ticks(), ..Verdict::default() };
         let found = self.run_past_keyframes(interrupted, &mut verdict)?;

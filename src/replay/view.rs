@@ -135,6 +135,7 @@ impl Replay {
 
     /// Returns the program's mappings with their recorded file names, and those of memory that is
     /// lent to the debugger, by address. Leaves out the parts into which stacks have not grown.
+    /// Adjacent anonymous mappings with the same protection are one.
     pub fn mappings(&self) -> Vec<Mapping> {
         let page = self.epoch.page;
         let swap = |(path, image): (&String, &ImageId)| (image.0.clone(), path.clone());

@@ -62,11 +62,12 @@ struct BackWalk<'a, R> {
 }
 
 impl<R: Run> Session<R> {
-    /// Steps a thread back, and waits for the stop. The reason of the stop is [`StopReason::Step`]
-    /// if the step is complete; otherwise a breakpoint, a signal, an interrupt or the beginning of
-    /// the history ended it on the way. If the call of a [`BackStep::Out`] is not found, the step
-    /// goes back to such a stop. The session's last stop may have another reason than the returned
-    /// one: that of the last part of the step.
+    /// Steps a thread back in an exact recording, and waits for the stop. The reason of the stop is
+    /// [`StopReason::Step`] if the step is complete; otherwise a breakpoint, a signal, an interrupt
+    /// or the beginning of the history ended it on the way. [`StopReason::Moved`] means that the
+    /// last move, to the beginning of the line, failed. If the call of a [`BackStep::Out`] is not
+    /// found, the step goes back to another stop. The session's last stop may have another reason
+    /// than the returned one: that of the last part of the step.
     pub fn step_back(
         &mut self,
         thread: Tid,

@@ -33,10 +33,11 @@ pub struct Watchpoint {
 /// A set of memory accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Writes only.
+    /// Writes only. In an exact recording, and in a live program without a debug register for the
+    /// watchpoint, only those that change the value.
     Write,
-    /// Reads. A live program stops for writes too, as the debug registers of the CPU cannot watch
-    /// reads alone (SDM volume 3, debug registers).
+    /// Reads. A live program stops for writes too if a debug register of the CPU watches: it cannot
+    /// watch reads alone (SDM volume 3, debug registers).
     Read,
     /// Reads and writes.
     Any,

@@ -55,7 +55,8 @@ pub enum Ending {
 
 impl Ending {
     /// Returns the ending in a recording's manifest; [`Self::Unknown`] for a recording without an
-    /// end, even if its program still runs, and for an imported one.
+    /// end, even if its program still runs. An end without an exit is [`Self::Detached`], or
+    /// [`Self::Unknown`] in an imported recording.
     pub(super) fn of(reader: &Reader) -> Self {
         let manifest = reader.manifest();
         match manifest.end.as_ref().map(|end| end.exit) {
@@ -206,7 +207,7 @@ impl From<LinkMap> for Library {
 pub struct Region {
     /// The address range.
     pub range: AddrRange,
-    /// The permitted accesses.
+    /// The permitted accesses. Of a path this is unknown for reads, which all count as permitted.
     pub protection: Protection,
     /// The path of the mapped file, or a name in brackets; possibly empty.
     pub name: String,

@@ -87,9 +87,9 @@ impl Replayed {
         }
     }
 
-    /// Moves back to the last write to a memory range: its instruction is about to execute. Returns
-    /// to the current position if there is none, or if the user interrupts the search; after an
-    /// error, the run may be elsewhere. Ends a diversion.
+    /// Moves back to the last write that changed a memory range ([`WatchKind::Write`]): its
+    /// instruction is about to execute. Returns to the current position if there is none, or if the
+    /// user interrupts the search; after an error, the run may be elsewhere. Ends a diversion.
     pub(super) fn move_to_last_change(
         &mut self,
         range: AddrRange,

@@ -55,7 +55,8 @@ pub struct CallFrame {
 /// A finished run as one total order of the instructions of all its threads.
 ///
 /// A position `g` in `0..=total` means that instruction `g` is about to execute. All methods accept
-/// any `g` and any thread: for those that do not exist they return `None`, empty or zero.
+/// any `g` and any thread. For a thread that does not exist they return `None`, empty or zero; only
+/// memory is that of all threads. For a `g` after `total` the results have no meaning.
 pub trait History {
     /// Returns every thread that ever ran, ordered by first position.
     fn threads(&self) -> Vec<ThreadInfo>;
@@ -100,7 +101,8 @@ pub trait History {
         EventsAt::default()
     }
 
-    /// Returns the nearest position with a requested event. Stops if `interrupted` returns true.
+    /// Returns the nearest position with a requested event. If `interrupted` returns true, returns
+    /// [`Found::Interrupted`] with the start of the search: no event is certain to be the nearest.
     fn find_event(&self, _search: &EventSearch<'_>, _interrupted: &dyn Fn() -> bool) -> Found {
         Found::Nothing
     }
@@ -207,7 +209,8 @@ pub trait History {
     }
 
     /// Returns the last `count` arrivals of `tid` in functions before `g`, and the first `count`
-    /// from `g` on.
+    /// from `g` on, in the order of the path. Fewer if the part of the path that is searched, which
+    /// is limited, has fewer.
     fn calls_around(&self, _tid: Tid, _g: u64, _count: usize) -> Vec<FunctionArrival> {
         Vec::new()
     }

@@ -26,7 +26,8 @@ pub struct Session<R> {
 }
 
 impl<R: Run> Session<R> {
-    /// Returns a session at the current position of the run.
+    /// Returns a session at the current position of the run. That is the last stop, with the reason
+    /// [`StopReason::Moved`].
     pub fn new(run: R) -> Self {
         let last = Stop { thread: run.default_thread(), reason: StopReason::Moved };
         let (breakpoints, beside_breakpoints) = (Breakpoints::default(), Breakpoints::default());
@@ -50,7 +51,7 @@ impl<R: Run> Session<R> {
     }
 
     /// Returns true if a thread exists now, of the program or of a process beside it. Once all have
-    /// ended, the last one counts as one that exists ([`Run::threads`]).
+    /// ended, the one that is still listed counts as one that exists ([`Run::threads`]).
     pub fn is_alive(&self, tid: Tid) -> bool {
         self.run.threads().iter().any(|thread| thread.tid == tid)
     }
@@ -132,10 +133,10 @@ impl<R: Run> Session<R> {
     }
 
     /// Resumes the run and waits for the stop, which becomes the last stop. Stops soon after
-    /// `interrupted` returns true. Uses the thread of the last stop if the thread of the order does
-    /// not exist now. If the order's thread is of the process beside the program, that process
-    /// becomes the program, with its breakpoints. A forked child gets the breakpoints of its
-    /// parent.
+    /// `interrupted` returns true. Does not check [`Self::refusal`]: the caller does. Uses the
+    /// thread of the last stop if the thread of the order does not exist now. If the order's thread
+    /// is of the process beside the program, that process becomes the program, with its
+    /// breakpoints. A forked child gets the breakpoints of its parent.
     pub fn resume(&mut self, order: Order, interrupted: &dyn Fn() -> bool) -> Stop {
         let mut order = order;
         if !self.is_alive(order.thread) {
@@ -159,7 +160,7 @@ impl<R: Run> Session<R> {
 
     /// Runs while the order's thread stays in a range of code ([`Run::run_within`]). The result
     /// becomes the last stop. Returns `None`, and leaves the last stop as it is, if the caller has
-    /// to single-step the thread.
+    /// to single-step the thread; the run may have moved.
     pub fn run_within(
         &mut self,
         order: &Order,
@@ -260,7 +261,7 @@ impl<R: Run> Session<R> {
         Ok(self.note_move())
     }
 
-    /// Moves back to the last write to memory ([`Run::go_to_last_change`]). The last stop is then
+    /// Moves back to the last change of memory ([`Run::go_to_last_change`]). The last stop is then
     /// where the run is, with the reason [`StopReason::Moved`], also if nothing was found. After a
     /// failure, the last stop is as before.
     pub fn go_to_last_change(

@@ -13,7 +13,8 @@ pub struct Position {
     /// number of [`Position::exact`] in an exact recording.
     pub at: u64,
     /// The last position. In a path: the number of instructions in the history. In an exact
-    /// recording: a number that [`Position::exact`] returns.
+    /// recording: a number of [`Position::exact`], without the instructions of the last moment as
+    /// long as these are unknown.
     pub total: u64,
 }
 

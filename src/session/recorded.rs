@@ -102,7 +102,7 @@ impl<H: History> Recorded<H> {
     }
 
     /// Moves past the next instruction of the order's thread, or to a stop on the way there. If the
-    /// thread ends with it, or has no more instructions, continues with the other threads.
+    /// thread ends with it, or has no more instructions, does the same as [`Self::run_others`].
     fn step_forward(&mut self, inputs: &ResumeInputs<'_>) -> Stop {
         let tid = inputs.order.thread;
         let index = self.history.index_of(tid, self.position);
@@ -197,7 +197,7 @@ impl<H: History> Recorded<H> {
 
     /// Searches for a stop from here to `until`, included: first one at the current position that
     /// was not reported yet. Moves to it and returns it; `None`, without a move, if there is none.
-    /// If interrupted, moves to where the search was.
+    /// If interrupted, moves to where the search was, and returns a stop there.
     fn move_to_stop(
         &mut self,
         inputs: &ResumeInputs<'_>,
@@ -300,8 +300,8 @@ impl<H: History> Recorded<H> {
         }
     }
 
-    /// Returns the breakpoint at the current position, if the last stop did not report it because
-    /// that was a stop of another thread. Only forwards, and if all threads run.
+    /// Returns the breakpoint at the current position, if the thread there is neither that of the
+    /// last stop, which has reported it, nor the order's. Only forwards, and if all threads run.
     fn unreported_breakpoint(
         &self,
         inputs: &ResumeInputs<'_>,

@@ -320,7 +320,7 @@ impl Run for Replayed {
     }
 
     /// Sets a register in a diversion ([`Replay::divert_registers`]), which ends once the run
-    /// moves.
+    /// moves. Begins none if the register has the value already.
     fn write_register(&mut self, tid: Tid, register: Register, value: Value) -> Result<(), Error> {
         if self.registers(tid).value(register) == Some(value) {
             return Ok(());

@@ -68,20 +68,22 @@ pub enum SearchEnd {
 
 /// A live or recorded run, stopped at a position.
 pub trait Run {
-    /// Returns the threads that exist at the current position, never none: once all have ended, the
-    /// last one.
+    /// Returns the threads that exist at the current position. Once all have ended, returns one of
+    /// them, so never none unless the history has no threads.
     fn threads(&self) -> Vec<ThreadInfo>;
 
     /// Returns the thread to show at the current position if no run has stopped there: at the
     /// start, and after a move.
     fn default_thread(&self) -> Tid;
 
-    /// Returns the current position; `None` for a run without a history.
+    /// Returns the current position; `None` for a run without a history. At the live end of a
+    /// program, it is the end of the history so far.
     fn position(&self) -> Option<Position>;
 
     /// Resumes the run and waits for the stop, which it returns. `last` is the current stop: the
     /// breakpoint, system call or signal that it reported does not stop the run here again. Calls
-    /// `interrupted` regularly, and stops if it returns true.
+    /// `interrupted` regularly, and stops if it returns true. If the run cannot continue, the stop
+    /// is at an edge of the history, or says that a live program is gone.
     fn resume(
         &mut self,
         order: &Order,
@@ -92,8 +94,8 @@ pub trait Run {
 
     /// Runs while the order's thread stays in a range of code, in place of single steps. Stops with
     /// [`StopReason::Step`](super::StopReason::Step) once the thread has left the range or is about
-    /// to execute an instruction that may leave it, or earlier at any other stop. Returns `None` if
-    /// the caller has to single-step the thread from here.
+    /// to execute an instruction that may leave it, or earlier at any other stop. Returns `None`,
+    /// perhaps after a move, if the caller has to single-step the thread from here.
     fn run_within(
         &mut self,
         _order: &Order,
@@ -105,7 +107,9 @@ pub trait Run {
     }
 
     /// Moves to the position of the history with this number ([`Position::at`]). Ends a diversion.
-    /// Fails if there is no such position, and may stay or move elsewhere then.
+    /// Fails if there is no such position, and may stay or move elsewhere then. In an exact
+    /// recording, a moment that has fewer instructions means its last one, and the last moment
+    /// without instructions the end of the run.
     fn seek(&mut self, position: u64) -> Result<(), Error>;
 
     /// Prepares data for later commands while the client waits for its user. Changes nothing that
@@ -147,12 +151,13 @@ pub trait Run {
         false
     }
 
-    /// Returns the activations of a thread, innermost first, by the calls and returns of the path;
-    /// empty if there is no path, as in an exact recording.
+    /// Returns the activations of a thread, innermost first, by the calls and returns of the path.
+    /// The last one is that of the function that made the outermost call; its own call is unknown.
+    /// Empty if there is no path, as in an exact recording.
     fn call_stack(&self, tid: Tid) -> Vec<CallFrame>;
 
     /// Returns the kind of the frames outside the thread's outermost activation: why
-    /// [`Self::call_stack`] does not have them.
+    /// [`Self::call_stack`] does not have them. Without a path, [`MissingFrames::Nothing`].
     fn missing_frames(&self, _tid: Tid) -> MissingFrames {
         MissingFrames::Nothing
     }
@@ -219,14 +224,15 @@ pub trait Run {
 
     /// Makes the path of an exact recording, unless it exists: [`Self::pt_trace`] and
     /// [`Self::calls_around`] need it. Calls `goes_on` with the ticks done and those of the whole
-    /// run, and fails if it returns false. Does nothing in other runs; fails for a live program
-    /// that is recorded exactly.
+    /// run, or with (0, 1) while another process makes the path; fails if it returns false. Does
+    /// nothing in other runs; fails for a live program that is recorded exactly.
     fn prepare_path(&self, _goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error> {
         Ok(())
     }
 
     /// Returns the last `count` arrivals of a thread in functions before the current position, and
-    /// the first `count` from there on; none without a path.
+    /// the first `count` from there on, in the order of the path. Fewer if the searched part of the
+    /// path has fewer; none without a path.
     fn calls_around(&self, tid: Tid, count: usize) -> Vec<FunctionArrival> {
         let here = self.position().map_or(0, |position| position.at);
         self.path_history()
@@ -318,7 +324,9 @@ pub trait Run {
         0
     }
 
-    /// Returns true if the run can stop at the accesses of all these watchpoints.
+    /// Returns true if the run can stop at the accesses of all these watchpoints; false in a path.
+    /// A live program whose path is recorded can do so at its live end only
+    /// ([`Error::NoPastWatches`]).
     fn can_watch(&self, _watchpoints: &[Watchpoint]) -> bool {
         false
     }
@@ -347,8 +355,9 @@ pub trait Run {
     }
 
     /// Searches backwards for executions of instructions in an exact recording, and calls `sink`
-    /// for each. Moves back to the current position in the end, but after an error may be
-    /// elsewhere. Stops if `interrupted` returns true. Fails in a run that is not exact.
+    /// for each. Ends a diversion. Moves back to the current position in the end, but after an
+    /// error may be elsewhere. Stops if `interrupted` returns true. Fails in a run that is not
+    /// exact.
     fn find_executions(
         &mut self,
         _search: &ExecutionSearch<'_>,
@@ -358,9 +367,10 @@ pub trait Run {
         Err(Error::NoHistory)
     }
 
-    /// Moves back to the last write to memory, in an exact recording: its instruction is about to
-    /// execute then. Stays where it is unless the result is [`LastChange::Here`], but after an
-    /// error may be elsewhere. Fails in a run that is not exact.
+    /// Moves back to the last write that changed memory, in an exact recording: its instruction is
+    /// about to execute then. Writes of the same value do not count. Ends a diversion. Stays where
+    /// it is unless the result is [`LastChange::Here`], but after an error may be elsewhere. Fails
+    /// in a run that is not exact.
     fn go_to_last_change(
         &mut self,
         _range: AddrRange,
@@ -374,8 +384,8 @@ pub trait Run {
         false
     }
 
-    /// Returns the reason why the run could not continue, or its history could not be read, as a
-    /// sentence for the user; `None` if nothing failed.
+    /// Returns the last reason why the run could not continue, or its history could not be read, as
+    /// a sentence for the user; `None` if nothing failed. Later successes do not remove it.
     fn failure(&self) -> Option<String> {
         None
     }

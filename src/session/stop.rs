@@ -47,7 +47,8 @@ pub enum StopReason {
     Step,
     /// The instruction at a breakpoint is about to execute.
     Breakpoint(BreakpointKind),
-    /// The history has no more instructions in this direction.
+    /// The history has no more instructions in this direction, or cannot be followed any further
+    /// ([`Run::failure`](super::Run::failure)). At the live end: the program is about to exit.
     Edge(Edge),
     /// The user interrupted the run.
     Interrupted,

@@ -133,7 +133,8 @@ impl Asked {
     /// Adds the run to a dataset. If the dataset has it already, fails, or if `replaces`, removes
     /// the old one first. If this fails after that, or `interrupted` returns true, the dataset has
     /// nothing of the run, neither old nor new; the result is `None` if it was interrupted. Calls
-    /// `reached` with positions, as progress.
+    /// `reached` with positions, as progress: from the start of the run for the calls, and again
+    /// for each of `question.hits`.
     pub fn export_dataset(
         &mut self,
         dataset: &Dataset,

@@ -65,7 +65,8 @@ pub enum FollowedValue<'a> {
         /// One expression.
         text: &'a Question,
         /// The number of the activation in which it is evaluated, 0 for the innermost one; `None`
-        /// for the first one that knows its names. Inlined functions have none.
+        /// for the first one that knows its names, those in the program's own file before those in
+        /// libraries. Inlined functions have none.
         frame: Option<usize>,
     },
     /// The content of this memory.
@@ -144,7 +145,8 @@ enum LastWrite {
 
 impl Asked {
     /// Follows a value back to its origin, and passes each step to `sink`, until `sink` breaks or
-    /// `interrupted` returns true. Fails if only the path was recorded, or the value is not there.
+    /// `interrupted` returns true. Fails if only the path was recorded, if the position is after
+    /// the end of the run, or if the value is not there.
     pub fn origin(
         &mut self,
         question: &OriginQuestion<'_>,

@@ -284,6 +284,7 @@ impl Search {
 
     /// Passes the beginning of a signal's handler, at instruction `index`. If the search entered
     /// this handler at its end, leaves it. Else the searched code is in the handler: returns its
+    /// first instruction if that is a pending system call that may write the register, or else its
     /// beginning if the kernel sets the register for handlers.
     fn step_back_over_handler(&mut self, index: u64) -> Option<Definition> {
         // The handler begins with the system call.

@@ -4,8 +4,9 @@
 //!
 //! A call goes from `enter_call`, which steps the thread into it, through any number of stops
 //! (`handle_call_stop`: signals, births of children, group stops) to `finish_call`. If it takes
-//! long, the thread loses the token in between, and an `Enters` entry is logged at that point; the
-//! entry at the call's end is a `Returns` then, and a `Call` otherwise.
+//! long, the thread loses the token in between, and an `Enters` entry is logged at that point (for
+//! an execve(2), already before the call); the entry at the call's end is a `Returns` then, and a
+//! `Call` otherwise.
 
 use super::effects::{MemoryBefore, contents, ranges_of};
 use super::engine::ExactRecorder;
@@ -173,8 +174,9 @@ impl ExactRecorder {
 impl Process {
     /// Lets a thread begin a system call: makes ready for it, replaces its buffers if the program
     /// has other threads (`has_others`), and steps the thread into the call without waiting. Keeps
-    /// what the end of the call needs in the thread's activity. `may_block` is true if the call may
-    /// wait for something.
+    /// what the end of the call needs in the thread's activity. Logs the beginning of an execve(2);
+    /// that of other calls is logged only when another thread gets the token. `may_block` is true
+    /// if the call may wait for something.
     fn begin_call(
         &mut self,
         thread: &mut Thread,
@@ -278,8 +280,9 @@ impl Process {
         })
     }
 
-    /// Logs a system call that the recorder answers with `result`, and moves the thread past it as
-    /// if the kernel had returned that.
+    /// Logs a system call that the recorder answers with `result`, with the memory that
+    /// [`Self::answer_to`] has written for it, and moves the thread past it as if the kernel had
+    /// returned that.
     pub(super) fn skip_call(
         &mut self,
         thread: &mut Thread,
@@ -384,9 +387,9 @@ impl Process {
 
     /// Takes note of the effects of a completed call on files and descriptors: puts copies in the
     /// place of lists of mappings that it opened (`maps_files`), updates the classes of
-    /// descriptors, and drops translated code from files that it wrote. Returns the memory of
-    /// mapped files that it may have written. The file that it changed had `file_size_before` bytes
-    /// before.
+    /// descriptors, and drops translated code from files that it wrote. Lets all later calls stop
+    /// the thread if they may wait because of this one. Returns the memory of mapped files that it
+    /// may have written. The file that it changed had `file_size_before` bytes before.
     pub(super) fn note_file_effects(
         &mut self,
         thread: &Thread,

@@ -106,9 +106,10 @@ impl Child {
 /// Records a child in this process, a fork of its parent's recorder, and exits. `parent` is this
 /// process's copy of that recorder.
 ///
-/// `socket` leads to the parent's recorder, for the protocol that is described in `follow`. If that
-/// recorder ends before it sends its last byte, this one records the child all the same: it may
-/// wait already. If the recorder only closes the socket, gives the recording up.
+/// `socket` leads to the parent's recorder, for the protocol that is described in `follow`. Without
+/// a first byte from there, records nothing. If that recorder ends before it sends its last byte,
+/// this one records the child all the same: it may wait already. If the recorder only closes the
+/// socket then, gives the recording up.
 pub(super) fn record_child(parent: &mut ExactRecorder, child: &Child, mut socket: UnixStream) -> ! {
     let recorded = catch_unwind(AssertUnwindSafe(|| {
         let Some(followed) = parent.followed.take() else { return };

@@ -31,7 +31,8 @@ impl MemoryBefore {
     }
 
     /// Returns the memory that differs now: for each page, the bytes from the first difference to
-    /// the last.
+    /// the last. A page that was not read before counts as zeros then. Leaves out pages that are
+    /// gone.
     pub(super) fn changes(&self, process: &TranslatedProcess, pid: Pid) -> Vec<Write> {
         let mut now = writable_pages(process, pid);
         for page in self.pages.keys() {

@@ -43,7 +43,8 @@ const SIGSYS_STATUS: u64 = libc::SIGSYS as u64;
 
 impl ExactRecorder {
     /// Notes that the program ends, or its recording does, at a thread's place with these
-    /// registers. The end is logged later, by [`Self::log_program_end`].
+    /// registers. Replaces an end that was noted before. The end is logged later, by
+    /// [`Self::log_program_end`].
     pub(super) fn note_program_end(&mut self, tid: Tid, registers: &Registers) {
         self.has_program_ended = true;
         self.program_end.place = Some((tid, *registers));
@@ -51,7 +52,8 @@ impl ExactRecorder {
 
     /// Logs the end of the program at the noted place, after the memory that the kernel wrote when
     /// it ended the calls in which threads were killed. Decides whether a keyframe is stored at the
-    /// end. Does nothing if no end was noted, or if it was logged before.
+    /// end. If the thread is gone, logs the end without a place, and no memory. Does nothing if no
+    /// end was noted, or if it was logged before.
     pub(super) fn log_program_end(&mut self) -> Result<(), Error> {
         let Some((tid, registers)) = self.program_end.place.take() else { return Ok(()) };
         let keeps_end = self.is_end_worth_a_keyframe();
@@ -74,10 +76,10 @@ impl ExactRecorder {
         process.log(thread, &registers, LogEvent::Finish { place: Some(place) })
     }
 
-    /// Handles the end of a thread: its exit stop, or that it is gone. At the exit stop, keeps the
-    /// thread's last state. Resumes it if it ends alone, or by another thread's execve(2).
-    /// Otherwise the whole process ends, and the thread stays at its exit stop until all threads
-    /// are there.
+    /// Handles the end of a thread: its exit stop, or that it is gone. At the exit stop, resumes
+    /// and forgets a thread that ends by another thread's execve(2); keeps the last state of any
+    /// other. Resumes it if it ends alone. Otherwise the whole process ends, and the thread stays
+    /// at its exit stop until all threads are there.
     pub(super) fn handle_end(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
             return self.handle_gone(tid, stop);
@@ -230,7 +232,8 @@ impl ExactRecorder {
         self.end_if_all_at_exit()
     }
 
-    /// Ends the recording for a reason, with a note for the user, as [`Self::stop_recording`] does.
+    /// Ends and completes the recording as [`Self::stop_recording`] does, after a note for the user
+    /// with the reason.
     pub(super) fn stop_recording_because(&mut self, why: &Reason) -> Result<(), Error> {
         let path = executable(self.pid).map(|path| path.display().to_string()).unwrap_or_default();
         if let Some(process) = &mut self.process {
@@ -263,16 +266,17 @@ impl ExactRecorder {
         self.complete_recording(self.exit)
     }
 
-    /// Ends the recording where the debugger stopped the program, and detaches from all processes
-    /// that this thread traces, which go on natively. Does not wait.
+    /// Ends and completes the recording where the debugger stopped the program, and detaches from
+    /// all processes that this thread traces, which go on natively. Does not wait.
     pub(super) fn leave_debugged(&mut self) -> Result<(), Error> {
         self.leave_debugged_process()?;
         tracee::detach_all_traced();
         Ok(())
     }
 
-    /// Ends the recording where the debugger stopped the program, with the debugger's last changes,
-    /// and detaches from the program alone: other processes stay stopped. Does not wait.
+    /// Ends and completes the recording where the debugger stopped the program, with the debugger's
+    /// last changes, and detaches from the program alone: other processes stay stopped. Does not
+    /// wait. The debugger's session ends.
     pub(super) fn leave_debugged_process(&mut self) -> Result<(), Error> {
         self.log_changes()?;
         for thread in self.threads.values() {
@@ -406,7 +410,8 @@ fn settle_to_detach(pid: Pid, process: &mut Process, thread: &mut Thread) -> Opt
 
 /// Stops a thread from which the recorder is to detach, if it is not stopped yet. Takes its noted
 /// stop, the signal for which the debugger stopped it, and the trap of its step through a call.
-/// Returns the signal that it was about to get; 0 for none.
+/// Returns the signal that it was about to get, the debugger's only if there is no other; 0 for
+/// none.
 fn stop_to_detach(pid: Pid, thread: &mut Thread) -> Signo {
     let tracee = thread.tracee();
     // The end of its call may have stopped it, which was not reported yet.

@@ -290,8 +290,9 @@ impl ExactRecorder {
     }
 
     /// Notes a stop of a thread, which is handled when the thread has the token. Ends, group stops
-    /// and execs are handled at once, and so are the stops of processes and threads that are not
-    /// recorded here (`handle_stop_of_followed`, `handle_stop_of_unknown`).
+    /// (job control, which may stop the recorder, too) and execs are handled at once, and so are
+    /// the stops of processes and threads that are not recorded here (`handle_stop_of_followed`,
+    /// `handle_stop_of_unknown`).
     pub(super) fn note_stop(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         if self.handle_stop_of_followed(tid, stop)? {
             return Ok(());
@@ -461,8 +462,9 @@ impl ExactRecorder {
         }
     }
 
-    /// Completes the recording of the process, which is gone or left, into `completed`. Forgets all
-    /// threads, and lets newborn children that were not reported to the debugger go on natively.
+    /// Completes the recording of the process, which is gone or left, into `completed`. Logs an end
+    /// without a place if none was noted. Forgets all threads, and lets newborn children that were
+    /// not reported to the debugger go on natively.
     pub(super) fn complete_recording(&mut self, exit: Option<Exit>) -> Result<(), Error> {
         self.exit = exit;
         self.threads.clear();

@@ -43,7 +43,8 @@ pub(super) struct StateBeforeAccess {
 impl ExactRecorder {
     /// Closes foreign memory, if any is open, before a thread executes the program. If the kernel
     /// may be using it in another thread's call, leaves it open, and notes for the user that the
-    /// replay may fail. Marks the calls of all threads as ones in which memory was closed.
+    /// replay may fail. In both cases, marks the calls of all threads as ones in which memory may
+    /// have been closed.
     pub(super) fn close_foreign(&mut self, tid: Tid) -> Result<(), Error> {
         if !self.process.as_ref().is_some_and(|process| process.engine.has_open_foreign()) {
             return Ok(());

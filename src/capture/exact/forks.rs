@@ -83,8 +83,8 @@ impl ExactRecorder {
             if is_step_alone { (done, Some(news)) } else { (Some(news), done) };
     }
 
-    /// Lets the process and its newborn children go on natively, and completes its recording. Other
-    /// processes stay stopped.
+    /// Lets the process, unless it is gone, and its newborn children go on natively, and completes
+    /// its recording. Other processes stay stopped.
     fn leave_with_newborns(&mut self) -> Result<(), Error> {
         self.newborns.leave_all();
         if self.is_gone() { Ok(()) } else { self.leave_debugged_process() }
@@ -166,7 +166,7 @@ impl Processes {
     /// Lets a newborn child run natively, as `go` asks, until it has an event, executes a program
     /// or ends, or `interrupted` returns true. Returns the event to report. A child that executes a
     /// program is recorded from then on and becomes the program; if it cannot be recorded, it is
-    /// left, and reported as ended.
+    /// left, and reported as ended. So is a `child` that is no newborn.
     pub(super) fn run_newborn(
         &mut self,
         child: Pid,
@@ -283,8 +283,8 @@ impl Processes {
         }
     }
 
-    /// Kills all processes, except for a program that the debugger has left (`debugged_child`):
-    /// that goes on natively.
+    /// Kills all processes. But if the debugger has left the program (`debugged_child`), kills the
+    /// newborn children only: the program goes on natively, and its parent stays as it is.
     pub(super) fn kill_all(&mut self) -> Result<(), Error> {
         self.program.newborns.kill_all();
         if let Some(child) = self.debugged_child {

@@ -163,8 +163,8 @@ impl ExactRecorder {
         Ok(())
     }
 
-    /// Sets the debugger's stops, and whether it watches system calls, in the code cache of a
-    /// program that has just begun. Does nothing without a debugger.
+    /// Sets the debugger's stops, and whether it watches system calls, in the code cache: for each
+    /// request, and for a program that has just begun. Does nothing without a debugger.
     pub(super) fn apply_debugger_stops(&mut self) {
         if let (Some(debugger), Some(process)) = (&self.debugger, &mut self.process) {
             process.engine.watch_calls(debugger.watches_calls());

@@ -88,7 +88,8 @@ impl KeyframePlan {
         }
     }
 
-    /// Returns true while a thread is writing the last keyframe.
+    /// Returns true while a thread is writing the last keyframe. Returns false once it is written,
+    /// even if it is not noted yet (`note_written`).
     pub(super) fn is_writing(&self) -> bool {
         self.writing.as_ref().is_some_and(|writing| !writing.file.is_done())
     }

@@ -44,9 +44,10 @@ const LAST_SHARE: u64 = 2;
 const RESUME_FLAG: u64 = 1 << 16;
 
 impl ExactRecorder {
-    /// Stores a keyframe if one is due, it is not too large, and the states of all threads are
-    /// known; begins a part of the log there if that is due. Waits until the keyframe before is
-    /// written, and copies the memory; a thread then writes the new one.
+    /// Stores a keyframe if one is due, it is not too large, the keyframe before is written, and
+    /// the states of all threads are known. Copies the memory; a thread then writes the keyframe.
+    /// If a part of the log is due, it begins at a keyframe of any size, and this waits until the
+    /// keyframe before and that one are written. Does nothing after the program's end is noted.
     pub(super) fn store_keyframe_if_due(&mut self) -> Result<(), Error> {
         let now = Instant::now();
         if now < self.keyframes.next || self.has_program_ended {

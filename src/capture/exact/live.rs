@@ -231,7 +231,8 @@ impl LiveProgram for Live {
 
 impl ExactRecorder {
     /// Logs the debugger's changes and the program's current place, and writes the log to disk. A
-    /// second call at the same place logs no second one.
+    /// second call before the program goes on logs no second place. Does nothing without a
+    /// debugger.
     fn save(&mut self) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
         let was_saved = std::mem::replace(&mut debugger.is_saved, true);

@@ -193,8 +193,8 @@ impl Process {
         Protection { execute: asked.execute || executes, ..asked }
     }
 
-    /// Reads the mappings in `ranges` again after the program replaced them, and drops their
-    /// translated code. The recorder's protections there are gone.
+    /// Reads the mappings in `ranges` again after the program replaced them, drops their code, and
+    /// uses stored code of newly mapped files. The recorder's protections there are gone.
     fn refresh_replaced(&mut self, thread: &Thread, ranges: &[AddrRange]) -> Result<(), Error> {
         for range in ranges {
             self.engine.space.note_replaced(*range);
@@ -212,7 +212,7 @@ impl Process {
         Ok(())
     }
 
-    /// Returns a range, extended down to the start of the first mapping in it.
+    /// Returns a range from the start of the first mapping in it; unchanged if there is none.
     fn extended_down(&self, range: AddrRange) -> AddrRange {
         let around = self.engine.space.overlapping(range).next();
         around.map_or(range, |mapping| AddrRange::new(mapping.range.start, range.end))
@@ -448,19 +448,19 @@ impl Process {
     }
 }
 
-/// Describes `range`, a part of a mapping, which has `content`. Stores nothing.
+/// Describes `range`, a part of a mapping, as one that does not grow. Stores nothing.
 pub(super) fn mapped_from(mapping: &Mapping, range: AddrRange, content: Content) -> Mapped {
     let protection = mapping.protection;
     let shared = protection.shared.then(|| part_at(mapping, range.start));
     Mapped { range, protection, grows_down: false, content, name: mapping.name.clone(), shared }
 }
 
-/// Returns the part that two ranges have in common.
+/// Returns the part that two ranges have in common; an empty range if there is none.
 fn intersection(one: AddrRange, other: AddrRange) -> AddrRange {
     AddrRange::new(one.start.max(other.start), one.end.min(other.end))
 }
 
-/// Returns the parts of a range that are in none of the ranges `used`, which are in order.
+/// Returns the parts of a range in none of `used`, ranges in order that overlap `range`.
 fn holes(range: AddrRange, used: impl Iterator<Item = AddrRange>) -> Vec<AddrRange> {
     let mut holes = Vec::new();
     let mut from = range.start;
@@ -489,7 +489,7 @@ fn part_at(mapping: &Mapping, addr: Addr) -> Shared {
     Shared { file, offset: mapping.offset + skipped }
 }
 
-/// Returns a protection from the bits of mmap(2).
+/// Returns the protection of a private mapping from the `prot` bits of mmap(2).
 fn protection(bits: u64) -> Protection {
     Protection {
         read: bits & libc::PROT_READ as u64 != 0,

@@ -19,7 +19,8 @@ pub(super) struct WritableElsewhere {
 /// Reads the mappings of all processes (/proc/PID/maps), and returns which of some shared mappings
 /// of the process `own` others can write. A shared mapping that may not even be read counts as one
 /// that can be written, since another recorder may have closed it. Skips processes whose mappings
-/// cannot be read. Takes long where there are many processes.
+/// cannot be read, but sets `is_partly_unknown` if one of them may be a child. Takes long where
+/// there are many processes.
 pub(super) fn written_by_others(own: Pid, mappings: &[Mapping]) -> WritableElsewhere {
     let mut written = WritableElsewhere::default();
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -124,7 +124,8 @@ impl Process {
     /// signal, and its call, if it is in one, must have been taken ([`Thread::take_call`]).
     /// `call_writes` returns the memory that the kernel wrote in that call; it is called after the
     /// delivery. A signal that is ignored or only stops the process is not logged; in the second
-    /// case, waits until the process is continued.
+    /// case, waits until the process is continued. If another stop comes in place of a handler,
+    /// returns that, and does not log the signal.
     fn deliver(
         &mut self,
         thread: &mut Thread,

@@ -106,8 +106,8 @@ impl ExactRecorder {
     }
 
     /// Keeps the threads on the shared CPU again after a call that read their CPUs. After a call by
-    /// which the program chose its CPUs, ends the sharing for good: the recorder may use all of its
-    /// own.
+    /// which the program chose its CPUs, or tried to, ends the sharing for good: the recorder may
+    /// use all CPUs again.
     pub(super) fn reshare_cpu_after_call(&mut self, call: &Call) -> Result<(), Error> {
         if let (Some(_), SCHED_GETAFFINITY) = (self.shared_cpu, call.number) {
             let here = crate::tracee::Cpus::of_this_thread()?;
@@ -141,7 +141,8 @@ impl ExactRecorder {
 impl Process {
     /// Returns the result with which the recorder answers a call; `None` if the thread is to make
     /// the call. Does the work of the answered calls that have some: `arch_prctl(2)` for GS, and
-    /// rseq(2), whose registration is kept until the recording ends.
+    /// rseq(2) in a process that ran before it was recorded, whose registration is kept until the
+    /// recording ends (others get ENOSYS).
     pub(super) fn answer_to(
         &mut self,
         thread: &mut Thread,

@@ -91,7 +91,7 @@ impl ExactRecorder {
     /// Handles the stop in an execve(2) that succeeded: the process has another program, and this
     /// thread only. Leaves the call, begins the program's part of the log, and reports the event to
     /// the debugger. If the program cannot be recorded, ends the log with a note, and lets the
-    /// process go on natively.
+    /// process go on natively; the kernel's report of its end completes the recording.
     pub(super) fn handle_exec(&mut self, tid: Tid) -> Result<(), Error> {
         let call = self.threads.values().find_map(|thread| {
             let current = thread.current_call().filter(|_| thread.debug.reports_return)?;

@@ -23,7 +23,8 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// Reads the facts of the CPU. Texts that cannot be read are empty, and abilities are absent.
+    /// Reads the facts of the CPU. Texts that cannot be read are empty, abilities are absent, and
+    /// at least one CPU is online.
     pub(super) fn of(root: &Root) -> Self {
         let text = root.text("/proc/cpuinfo").unwrap_or_default();
         let field = |name: &str| {

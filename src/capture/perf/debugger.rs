@@ -141,7 +141,8 @@ impl Engine<'_> {
     }
 
     /// Handles a stop for SIGTRAP: an INT3 of ours, an access to watched memory, or the end of a
-    /// step. Returns true if it was for the debugger, false if the signal is the program's.
+    /// step. Returns true if it was for the debugger, or if the thread is gone; false if the signal
+    /// is the program's.
     pub(super) fn handle_sigtrap(&mut self, tid: Tid) -> Result<bool, Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {

@@ -347,8 +347,8 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Writes the final state once all threads of a process are at their exit stops, and resumes
-    /// them, unless a debugger is to look at them first. Detaches from a thread that is recorded
+    /// Writes the final state once all threads of a process are at their exit stops. Then resumes
+    /// them, unless a debugger is to look at them first; detaches from a thread that is recorded
     /// alone instead. Does nothing before.
     pub(super) fn end_if_all_at_exit(&mut self, pid: Pid) -> Result<(), Error> {
         self.forget_first_thread(pid)?;
@@ -377,8 +377,8 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// Completes the recording of a process that has ended (with `exit`) or was detached from
-    /// (`None`).
+    /// Stops tracing the threads of a process that has ended (with `exit`) or was detached from
+    /// (`None`), completes its recording, and forgets it and its threads.
     pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
         let of_process = |thread: &Thread| thread.pid == pid;
         let tids: Vec<_> =
@@ -399,7 +399,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Stops tracing a thread, and writes the end of its trace and its sideband. The thread must be
-    /// stopped or gone. Does nothing if it is unknown.
+    /// stopped or gone, and stays in `threads`. Does nothing if it is unknown.
     pub(super) fn stop_tracing(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
@@ -411,7 +411,8 @@ impl<'a> Engine<'a> {
     }
 
     /// Runs the main loop to the end, unless `begun` is an error, and returns the result. Detaches
-    /// if something fails. `leaving` asks to leave the program; `None` for one that was launched.
+    /// if something fails. Fails if no recording was completed. `leaving` asks to leave the
+    /// program; `None` for one that was launched.
     fn outcome(
         mut self,
         begun: Result<(), Error>,

@@ -159,7 +159,8 @@ impl Event {
         Errno::result(result).map(drop).map_err(refused)
     }
 
-    /// Waits until the watermark of unread bytes is reached, or for `timeout_ms` milliseconds.
+    /// Waits until the watermark of unread bytes is reached, or for `timeout_ms` milliseconds; for
+    /// about one if the thread is gone.
     pub(super) fn wait(&self, timeout_ms: i32) {
         let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: the kernel accesses one structure, which outlives the call.

@@ -243,7 +243,7 @@ impl Engine<'_> {
 
     /// Handles a thread's exit stop, the last chance to read its registers: ends its trace. The
     /// thread is kept there if its process ends with it, or if it is the last one; otherwise it is
-    /// resumed and forgotten.
+    /// resumed and forgotten. If the thread is recorded alone, ends the recording instead.
     fn handle_exit_stop(&mut self, tid: Tid) -> Result<(), Error> {
         let status = Tracee(tid).event_message().unwrap_or(0);
         self.stop_tracing(tid)?;
@@ -307,7 +307,8 @@ impl Engine<'_> {
     }
 
     /// Handles the end of a thread, which is gone now. If it has the number of its process, that
-    /// has ended as well, and its recording is completed.
+    /// has ended as well, and its recording is completed; so is that of a thread that is recorded
+    /// alone. If all are to be detached, and all other threads are stopped, detaches from them.
     fn handle_thread_end(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let pid = self.threads.get(&tid).map(|thread| thread.pid);
         self.stop_tracing(tid)?;
@@ -381,7 +382,7 @@ impl Engine<'_> {
     }
 }
 
-/// Sets another filter on a thread's event, unless it is empty (no filter), and enables the event.
+/// Enables a thread's event, after setting another filter on it unless that is empty (no filter).
 fn apply_new_filter(tap: &Tap, filter: &str) -> Result<(), Error> {
     if !filter.is_empty() {
         tap.set_filter(filter)?;

@@ -134,7 +134,9 @@ impl Engine<'_> {
     }
 
     /// Lets one thread enter the system call that it is about to make at an address where threads
-    /// are to stop, before the INT3s are inserted.
+    /// are to stop, before the INT3s are inserted. Drops the signal that stopped it. Returns early
+    /// if the thread stops for something else, or if `interrupted` returns true: the thread may run
+    /// then.
     fn enter_call_without_int3s(
         &mut self,
         tid: Tid,
@@ -270,7 +272,7 @@ impl Engine<'_> {
         self.debugger.as_ref().is_some_and(|debugger| debugger.is_halting)
     }
 
-    /// Interrupts all running threads, and waits until they are stopped.
+    /// Interrupts all running threads, waits until they are stopped, and forgets the request.
     fn halt_all(&mut self) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
         debugger.is_halting = true;
@@ -309,7 +311,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Kills the program, and waits until it has ended.
+    /// Kills the program, and waits until it has ended. Does nothing if it is gone.
     pub(super) fn kill(&mut self) -> Result<(), Error> {
         if self.is_gone() {
             return Ok(());
@@ -361,7 +363,7 @@ impl Debugged for Engine<'_> {
     }
 }
 
-/// Returns true if a thread runs, or is at a stop that was not handled yet.
+/// Returns true if a thread runs, is in a group stop, or is at a stop that was not handled yet.
 fn is_not_stopped(thread: &Thread) -> bool {
     !matches!(thread.activity, Activity::Stopped | Activity::AtExitStop)
 }

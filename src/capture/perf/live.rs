@@ -65,8 +65,8 @@ impl Live {
         let (mut prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
         note_hardware(&mut prepared, &*pmu);
         let mut engine = Engine::new(request, pid, pmu, sideband_attr, time);
-        let stand = tids.iter().try_for_each(|tid| move_outside_call(Tracee(*tid)));
-        match stand.and_then(|()| engine.start_debugging(prepared, &tids)) {
+        let moved = tids.iter().try_for_each(|tid| move_outside_call(Tracee(*tid)));
+        match moved.and_then(|()| engine.start_debugging(prepared, &tids)) {
             Ok(dir) => Ok(Self { engine, dir }),
             Err(error) => {
                 engine.detach_after_failure(false);

@@ -65,7 +65,8 @@ impl Process {
         })
     }
 
-    /// Handles an execve(2): opens the new memory, and forgets ranges of the old program.
+    /// Handles an execve(2): opens the new memory, and forgets ranges of the old program. Call
+    /// [`Self::update_filter`] next: the filter stays as it was until then.
     pub(super) fn exec(&mut self) -> Result<(), Error> {
         self.memory = Memory::open(self.pid)?;
         self.resolver.start_over();

@@ -99,7 +99,7 @@ impl ProcessRecording {
         Ok(())
     }
 
-    /// Writes one record of the sideband of the thread `of`.
+    /// Writes one record of the sideband of the thread `of`. Drops records of births and ends.
     fn write_record(&mut self, of: Tid, record: &PerfRecord) -> Result<(), Error> {
         let tsc = record.id.time_ns.map_or_else(now, |time_ns| self.time.tsc(time_ns));
         let pid = self.pid();

@@ -157,8 +157,8 @@ impl<M: RingMemory> DataRing<M> {
         Self { memory, tail: 0, tail_before: 0, record: Vec::new() }
     }
 
-    /// Passes each new record to `each`, and releases its bytes. Returns whether records may be
-    /// missing.
+    /// Passes each new record to `each`, and releases its bytes. At an invalid record, drops all up
+    /// to the head. Returns whether records may be missing.
     pub(super) fn read(&mut self, each: &mut dyn FnMut(&[u8])) -> Completeness {
         let head = self.memory.head();
         // The writer may have checked for room at any time since the last reading began.

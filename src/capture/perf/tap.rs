@@ -43,7 +43,8 @@ enum TapKind {
 
 impl Tap {
     /// Opens the tap of a stopped thread, and enables its event if `has_code_to_trace`: if code to
-    /// trace is known. `has_int3s` is true if the thread may stop at INT3s of ours.
+    /// trace is known. Starts a thread of the recorder that drains the area, unless it is a ring.
+    /// `has_int3s` is true if the thread may stop at INT3s of ours.
     pub(super) fn open(
         tid: Tid,
         source: TraceSource,

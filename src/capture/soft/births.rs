@@ -179,7 +179,8 @@ impl Engine {
     }
 
     /// Handles a stop of a borrower, a child that shares its parent's memory and runs natively
-    /// until its execve(2).
+    /// until its execve(2): begins to record it then, and until then resumes it, with its signals.
+    /// Detaches from children of the borrower.
     pub(super) fn handle_borrower_stop(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let tracee = Tracee(tid);
         match stop {
@@ -218,8 +219,9 @@ impl Engine {
         self.adopt_child(Pid(tid.0))
     }
 
-    /// Begins to record a child in a new recording, which is removed if the child ends before it
-    /// runs or cannot be recorded.
+    /// Begins to record a child in a new recording, and resumes it. If it ends before it is
+    /// recorded, or cannot be recorded, removes the recording, and returns `Ok`: one that cannot be
+    /// recorded is left, with a note.
     fn adopt_child(&mut self, child: Pid) -> Result<(), Error> {
         let prepared = Prepared::of_child(&self.request, BACKEND)?;
         let dir = prepared.dir().to_owned();

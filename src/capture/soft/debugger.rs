@@ -29,8 +29,10 @@ impl Thread {
         self.pending.unreported = Some(event);
     }
 
-    /// Resumes the thread, which stopped for a signal, with `signal`. If the program has a handler
-    /// for it (`caught`), the thread stops again at the first instruction of the handler.
+    /// Resumes the thread, which stopped outside the cache for a signal, with `signal`. If the
+    /// program has a handler for it (`caught`), the thread stops again at the first instruction of
+    /// the handler. Otherwise the signal must be one that ends the process: the thread does not
+    /// enter the cache.
     pub(super) fn deliver(&mut self, signal: Signo, caught: bool) -> Result<(), Error> {
         if caught {
             self.activity = Activity::EnteringHandler;
@@ -61,8 +63,8 @@ impl Process {
     }
 
     /// Handles a thread that left the cache at `ip`, one of [`Debugger::stops()`]: ends its trace
-    /// there, and stops it with an event. If only another thread stops there, resumes it in the
-    /// cache instead.
+    /// there, and stops it with one event: the return of its caught call, else a breakpoint, else
+    /// the end of its step. If only another thread stops there, resumes it in the cache instead.
     pub(super) fn handle_stop_address(
         &mut self,
         thread: &mut Thread,

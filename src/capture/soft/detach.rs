@@ -47,10 +47,11 @@ impl Engine {
     }
 
     /// Handles a stop while threads are being stopped. If the thread was interrupted, moves it from
-    /// the cache to the program's own code, and calls `then`, which marks it as stopped. Any other
-    /// stop is handled as usual, and the thread is interrupted again. Returns false if it did
-    /// nothing, and the caller has to handle the stop as usual: an instruction or a call has to end
-    /// first.
+    /// the cache to the program's own code, and calls `then`, which marks it as stopped; detaches
+    /// from a borrower instead. Any other stop is handled as usual, and the thread is interrupted
+    /// again, unless it stays stopped. Returns false if it did nothing, and the caller has to
+    /// handle the stop as usual: an instruction or a call has to end first, or the thread is
+    /// unknown.
     pub(super) fn move_out_if_interrupted(
         &mut self,
         tid: Tid,
@@ -135,7 +136,9 @@ impl Process {
     }
 
     /// Leaves a process whose threads, `threads`, are all stopped outside the cache: ends their
-    /// traces, writes the final state, removes the recorder's memory, and detaches.
+    /// traces, writes the final state, removes the recorder's memory, and detaches, with the
+    /// signals for which they stopped. The caller completes the recording. Does nothing without
+    /// threads.
     pub(super) fn detach_from_stopped(&mut self, threads: &[&Thread]) -> Result<(), Error> {
         let Some(first) = threads.first() else { return Ok(()) };
         self.end_sharing();

@@ -32,7 +32,9 @@ pub(super) const BACKEND: Backend = Backend::Soft;
 /// packets encoded at one save are written at the next.
 pub(super) const SAVE_PERIOD: Duration = Duration::from_millis(500);
 
-/// Launches a program and records it by translation, until it ends or the recorder leaves it.
+/// Launches a program and records it by translation, until it and all recorded children have ended,
+/// or the recorder leaves them, since its front has ended. If the recording fails after the launch,
+/// the program goes on natively, and this waits for its end before it returns the error.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     // If the program cannot share a CPU with the recorder, recording is only slower.
     let shared_cpu =
@@ -61,8 +63,9 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     engine.outcome()
 }
 
-/// Attaches to a running process and records it by translation, until it ends or a signal asks the
-/// recorder to leave it.
+/// Attaches to a running process and records it by translation, until it and all recorded children
+/// have ended, or a signal asks the recorder to leave them. After an error, the process goes on
+/// natively.
 pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
     let (prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
     let _snapshot_signal = SnapshotSignal::handle();
@@ -158,7 +161,8 @@ impl Engine {
     }
 
     /// Adds a thread to the recording and to `threads`, with the area of memory for its trace
-    /// buffers that was prepared for it. Does nothing if its process is unknown.
+    /// buffers that was prepared for it; without such an area, to the recording only. It counts as
+    /// running, and the caller resumes it. Does nothing if its process is unknown.
     pub(super) fn add_thread(&mut self, tid: Tid, pid: Pid, place: Place) -> Result<(), Error> {
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         process.recorder.add_thread(tid)?;

@@ -88,7 +88,7 @@ impl Engine {
         for (&other, thread) in self.threads.iter_mut().filter(|(_, thread)| thread.pid() == pid) {
             if other == old {
                 process.take_records(thread, pointer);
-                process.send_ring(other);
+                process.send_kept(other);
             }
             if other != tid {
                 process.thread_ended(other, None);

@@ -133,7 +133,7 @@ impl Process {
             vec![0; usize::try_from(thread.buffers.end().saturating_sub(record)).unwrap_or(0)];
         let shared = self.engine.shared().clone();
         shared.read(thread.translated.area.offset_of(record), &mut begun);
-        self.next_buffer(thread, record);
+        self.switch_to_next_buffer(thread, record);
         let fresh = thread.buffers.unsent();
         shared.write(thread.translated.area.offset_of(fresh), &begun);
         // The thread's slot for the trace pointer may still contain a pointer of the buffer's

@@ -30,8 +30,9 @@ use crate::recording::Exit;
 use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for};
 
 impl Engine {
-    /// Returns true if a process has a debugger that wants to stop at births of processes of this
-    /// kind (`event`).
+    /// Returns true if a process has a debugger that wants to stop at the birth of a child process
+    /// that `event` reports: `Vfork` counts as vfork(2), any other event as fork(2). False if the
+    /// process is unknown.
     pub(super) fn debugger_wants_fork(&self, pid: Pid, event: PtraceEvent) -> bool {
         let debugger = self.processes.get(&pid).and_then(|process| process.debugger.as_ref());
         debugger.is_some_and(|debugger| match event {
@@ -42,7 +43,9 @@ impl Engine {
 
     /// Stops a parent for the debugger at the birth of a child, which is stopped as well, and keeps
     /// the child in `newborns`. After vfork(2) the parent is stopped in its call, otherwise after
-    /// it. If another stop of the parent comes first, leaves the child instead.
+    /// it: then the end of a step, or of a caught call, is reported after the birth. In a step
+    /// during which all other threads stay, only the end of the step is reported now, and the birth
+    /// next. If another stop of the parent comes first, queues that, and leaves the child instead.
     pub(super) fn stop_at_fork(
         &mut self,
         parent: Tid,
@@ -102,8 +105,9 @@ impl Engine {
     }
 
     /// Handles a stop at the end of a system call. If the thread waited in it for its vfork child,
-    /// and the debugger wants that, stops the thread with the end of the wait as its event.
-    /// Otherwise resumes the thread.
+    /// and the debugger wants that, stops the thread with the end of the wait as its event; the end
+    /// of a step, or of the caught call, is reported next. Otherwise resumes the thread, without an
+    /// event.
     pub(super) fn handle_syscall_stop(&mut self, tid: Tid) -> Result<(), Error> {
         self.with_thread(tid, |process, thread| {
             if thread.activity != Activity::WaitingForChild {
@@ -122,8 +126,10 @@ impl Engine {
         })
     }
 
-    /// Lets the system calls end in which threads of a process wait for a child, and waits until
-    /// they have. The threads are stopped after the calls then.
+    /// Lets the system calls end in which threads of a process wait for a child, and blocks until
+    /// they have, so until each child has executed a program or ended. The threads are stopped
+    /// after the calls then. If another stop of a thread comes first, such as its exit stop, queues
+    /// that, and does not mark the thread as stopped.
     fn end_waits(&mut self, pid: Pid) -> Result<(), Error> {
         let waiting = |t: &&mut Thread| {
             t.pid() == pid && (t.waits_for_child || t.activity == Activity::WaitingForChild)
@@ -151,9 +157,11 @@ impl Engine {
         newborns.chain(self.tids_beside()).collect()
     }
 
-    /// Runs a newborn child natively until there is an event, and returns the event. If the child
-    /// executes a program, it is recorded and debugged from there on instead of its parent. If that
-    /// program cannot be recorded, the child is left, and reported as ended.
+    /// Runs a newborn child natively until there is an event, and returns the event: its end if
+    /// there is no such newborn. If the child executes a program, it becomes the program, and is
+    /// recorded and debugged from there on. Its parent is left then if `followed_child` is set;
+    /// otherwise it is still recorded, beside the program ([`Self::beside`]). If the new program
+    /// cannot be recorded, the child is left, and reported as ended.
     pub(super) fn run_newborn(
         &mut self,
         child: Pid,
@@ -191,9 +199,10 @@ impl Engine {
         }
     }
 
-    /// Leaves the parent that waits for `child`, if the debugger follows the child alone
-    /// (`followed_child`), and completes the parent's recording. The child, which is gone or left,
-    /// becomes the program, with its `exit`. Does nothing otherwise.
+    /// Leaves the parent that waits for `child`, if the debugger follows a child alone
+    /// (`followed_child`, which must be `child` then), and completes the parent's recording: blocks
+    /// until the wait is over. The child, which is gone or left, becomes the program, with its
+    /// `exit`. Does nothing if the debugger follows no child alone.
     pub(super) fn leave_parent_of_followed(
         &mut self,
         child: Pid,
@@ -208,8 +217,8 @@ impl Engine {
     }
 
     /// Makes a stopped newborn child the program, and begins to record it. The parent is not left.
-    /// If the recording was created but cannot begin, leaves the child, and the program stays the
-    /// same.
+    /// If the recording was created but cannot begin, leaves the child, and returns the error; the
+    /// program stays the same.
     fn record_followed(&mut self, child: Pid) -> Result<(), Error> {
         let prepared = Prepared::of_followed(&self.request, BACKEND, child)?;
         let (parent, newborn) = (self.program, self.newborns.take(child));
@@ -229,9 +238,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Leaves a stopped process: detaches from it, so that it goes on natively. If it is the
-    /// program, a child that was reported becomes the program, or else another process. A program
-    /// that waits for its child is left later (`followed_child`).
+    /// Leaves a stopped process, newborn or recorded: detaches from it, so that it goes on
+    /// natively. If it is the program, a child that was reported becomes the program, and is
+    /// recorded, or else another process; without either, all newborns are left as well. A program
+    /// that waits for its child is left later: this only sets `followed_child`.
     pub(super) fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
         if self.newborns.leave(pid) {
             return self.leave_parent_of_followed(pid, None);
@@ -255,8 +265,9 @@ impl Engine {
         self.detach_from(pid)
     }
 
-    /// Detaches from a process whose threads are all stopped, so that it goes on natively, and
-    /// completes its recording.
+    /// Detaches from a process whose threads are all stopped, or wait for a child, so that it goes
+    /// on natively, and completes its recording. Blocks until the waits are over
+    /// ([`Self::end_waits`]). Does nothing if the process is unknown.
     pub(super) fn detach_from(&mut self, pid: Pid) -> Result<(), Error> {
         self.end_waits(pid)?;
         let threads: Vec<&Thread> = self.threads.values().filter(|t| t.pid() == pid).collect();

@@ -5,6 +5,8 @@
 //! cache up to the step's end: a SYSCALL, a step that begins with a signal, and a thread that waits
 //! for its vfork(2) child. In a native step, the thread runs alone. In case it waits for another
 //! thread, the others have their *turn* in one step of [`STEPS_PER_TURN`].
+//!
+//! A *newborn*, a child that is not recorded yet (`live`), runs natively, without the program.
 
 use super::engine::Engine;
 use super::process::Process;
@@ -38,7 +40,9 @@ const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
 impl Engine {
     /// Runs threads as `go` requests until an event, stops all again, and returns the event with
     /// its thread. Resumes none if an event is left to report. Polls `interrupted`, and if that
-    /// returns true, stops with [`Report::Interrupted`].
+    /// returns true, stops with [`Report::Interrupted`]. If `go.thread` is a newborn, runs that
+    /// child alone. If the program is gone, or all its threads are at their exit stops, lets it
+    /// end, and returns its end.
     pub(super) fn go(
         &mut self,
         go: &Go,
@@ -127,7 +131,8 @@ impl Engine {
     }
 
     /// Returns true if `go` is a step of a thread that is stopped outside the cache and in no call,
-    /// and gets no signal.
+    /// and gets no signal, as [`Self::set_chosen_signals`] noted before. The caller excludes steps
+    /// of a SYSCALL.
     fn is_native_step(&self, go: &Go) -> bool {
         let is_stopped = |t: &Thread| {
             t.activity == Activity::Stopped && !t.waits_for_child && t.chosen_signal == 0
@@ -137,8 +142,9 @@ impl Engine {
 
     /// Copies the request to the debugger's session: stops, caught calls, signals; sets watchpoints
     /// in all stopped threads. `call_end` is the address after the system call that is to be
-    /// stepped; `is_native_step` is true for other steps. Returns whether threads other than the
-    /// requested one run as well; `None` if the program is gone.
+    /// stepped; `is_native_step` is true for a step that is to be executed outside the cache.
+    /// Returns whether threads other than the requested one run as well; `None` if the program is
+    /// gone.
     fn apply_request(
         &mut self,
         go: &Go,

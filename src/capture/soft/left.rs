@@ -92,7 +92,8 @@ fn signal_of_stop(stop: Stop) -> Signo {
 }
 
 /// Stops a thread outside the cache, with the program's registers. Returns the signal to detach
-/// with: 0 for none, SIGKILL if the registers are unknown.
+/// with: SIGKILL if the registers are unknown, otherwise the one for which a running thread stopped
+/// instead of at the interruption; 0 for none. Returns an error if the thread is gone.
 fn stop_outside_cache(process: &mut Process, thread: &mut Thread) -> Result<Signo, Error> {
     let tracee = thread.tracee();
     let mut signal = 0;

@@ -38,12 +38,15 @@ pub(in crate::capture) struct Live {
 }
 
 impl Live {
-    /// Returns a value for a program that is gone, without a recording.
+    /// Returns a value for a program that is gone, without a recording: `go` reports its end, and
+    /// it has no threads and no memory.
     pub(in crate::capture) fn vacant(request: &Request) -> Self {
         Self { engine: Engine::new(request, Pid(0), None), dir: PathBuf::new() }
     }
 
-    /// Launches a program, and begins to record it, stopped at its first instruction.
+    /// Launches a program, and begins to record it, stopped at its first instruction. If the
+    /// recording fails after the launch, the program goes on natively, and this waits for its end
+    /// before it returns the error.
     pub(in crate::capture) fn launch(request: &Request) -> Result<Self, Error> {
         let (prepared, pid) = Prepared::launch(request, BACKEND)?;
         let mut engine = Engine::new(request, pid, None);
@@ -234,14 +237,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns a thread that is stopped for the debugger; an error if it is gone, at its exit stop,
-    /// or waits for its child.
+    /// Returns a thread that is stopped for the debugger, even one in a vfork(2) whose wait has not
+    /// begun; an error if the thread is gone, runs, is at its exit stop, or waits in the kernel
+    /// ([`Activity::WaitingForChild`]).
     fn stopped_thread(&self, tid: Tid) -> Result<&Thread, Error> {
         let thread = self.threads.get(&tid).filter(|thread| thread.activity == Activity::Stopped);
         thread.ok_or(Error::ThreadEnded { tid })
     }
 
-    /// Encodes and writes all records of the program so far.
+    /// Encodes and writes all records of the program so far, whose threads are stopped. Those that
+    /// a ring keeps are not written.
     fn save_all(&mut self) -> Result<(), Error> {
         let tids = self.tids();
         let Some(process) = self.processes.get_mut(&self.program) else { return Ok(()) };
@@ -254,7 +259,8 @@ impl Engine {
     }
 
     /// Kills all processes, and waits until they have ended. If the recorder is to leave the parent
-    /// of a followed child (`followed_child`), kills the child and leaves the parent instead.
+    /// of a followed child (`followed_child`), kills only the newborns, that child among them, and
+    /// leaves the parent instead.
     fn kill_all(&mut self) -> Result<(), Error> {
         self.newborns.kill_all();
         if let Some(child) = self.followed_child {
@@ -289,7 +295,8 @@ impl Engine {
 
 impl Process {
     /// Writes to the program's memory, and drops translations of the code there. Returns an error
-    /// for code that the program itself cannot change.
+    /// for code that the program itself cannot change, for memory of the recorder, and for memory
+    /// that is not there.
     fn write_for_debugger(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let range = AddrRange::sized(addr, bytes.len() as u64);
         // Other code may be written, as gdb does to call functions: it is read again before it is

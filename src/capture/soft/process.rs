@@ -77,8 +77,11 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts the recording of a process whose threads are stopped at the program's own code. Uses
-    /// `tracee`, one of them, to make system calls in the process.
+    /// Starts the recording of a process whose threads are stopped at the program's own code, and
+    /// maps the area for the trace buffers of its first thread. Adds no threads
+    /// (`Engine::add_thread`). Uses `tracee`, one of them, to make system calls in the process.
+    /// `shared_cpu` is set if it has to share a CPU with the recorder. After an error, the
+    /// recording's directory may stay.
     pub(super) fn start(
         prepared: Prepared,
         request: &Request,
@@ -142,7 +145,8 @@ impl Process {
     }
 
     /// Begins to record the program that the process has just executed, with a new code cache. Its
-    /// only thread is stopped at the first instruction, and stays so.
+    /// only thread is stopped at the first instruction, and stays so; the caller adds it again
+    /// (`Engine::add_thread`).
     pub(super) fn start_new_program(&mut self, tid: Tid) -> Result<(), Error> {
         let pid = self.recorder.pid();
         let path = executable(pid)?.to_string_lossy().into_owned();
@@ -276,17 +280,20 @@ impl Process {
         ended.map_or_else(|| comm(self.recorder.pid(), tid), |ended| ended.name.clone())
     }
 
-    /// Ends the trace of a thread, and encodes its ring if it has one. `final_pc` is the address
-    /// where it ended, if known.
+    /// Ends the trace of a thread, all of whose records were sent, and requests its last packets,
+    /// in a ring those of all records that are kept. Notes the thread for the manifest, with its
+    /// name and `final_pc`, the address where it ended, if known.
     pub(super) fn thread_ended(&mut self, tid: Tid, final_pc: Option<Addr>) {
         let name = comm(self.recorder.pid(), tid);
         self.send(tid, TraceItem::EndHistory);
-        self.send_ring(tid);
+        self.send_kept(tid);
         self.ended.push(Ended { tid, name, final_pc });
     }
 
     /// Completes the recording of a process that has ended (with `exit`) or was detached from
-    /// (`None`). Returns notes for the user as well.
+    /// (`None`): waits until all its records are encoded, and writes them and the manifest, but no
+    /// final state. Its threads must have ended ([`Self::thread_ended`]). Returns notes for the
+    /// user as well.
     pub(super) fn finish(mut self, exit: Option<Exit>) -> Result<(Finished, Vec<String>), Error> {
         self.known_code.add_executed(&self.engine, &self.mappings);
         let became_ring = self.has_become_ring();

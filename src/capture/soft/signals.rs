@@ -181,9 +181,10 @@ impl Process {
     }
 
     /// Lets a thread that is stopped outside the cache at `ip` execute one instruction natively,
-    /// and does not wait: [`Self::handle_native_step`] handles the stop after it. If the thread is
-    /// at the entry of a vsyscall and no debugger steps it, makes that call for it instead, and
-    /// resumes it in the cache.
+    /// and does not wait: [`Self::handle_native_step`] handles the stop after it. The instruction
+    /// is part of the thread's trace, which must not have ended here. If the thread is at the entry
+    /// of a vsyscall and no debugger steps it, makes that call for it instead, and resumes it in
+    /// the cache.
     pub(super) fn step_natively(&mut self, thread: &mut Thread, ip: Addr) -> Result<(), Error> {
         if !self.is_stepping(thread)
             && let Some(next) = make_vsyscall(

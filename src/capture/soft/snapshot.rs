@@ -79,6 +79,6 @@ impl Process {
         if thread.activity == Activity::Running {
             self.send_known_records(thread);
         }
-        self.send_ring_so_far(thread.tid());
+        self.send_kept_so_far(thread.tid());
     }
 }

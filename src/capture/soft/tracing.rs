@@ -18,16 +18,19 @@ impl Process {
         self.tracer.send(self.engine.translator(), tid, item);
     }
 
-    /// Sends a thread's records up to `pointer`, its trace pointer, to the encoder. Notes harm if
-    /// the pointer is outside the thread's buffer.
+    /// Sends a thread's records up to `pointer`, its trace pointer, to the encoder. If the pointer
+    /// is outside the thread's buffer, notes harm and sends none; nothing more of the thread is
+    /// encoded then.
     pub(super) fn take_records(&mut self, thread: &mut Thread, pointer: u64) {
         let sent = self.tracer.send_records(self.engine.translator(), &mut thread.buffers, pointer);
         self.note_bad_pointer(sent);
     }
 
-    /// Switches a thread to its next trace buffer, and sends the records of this one, up to
-    /// `pointer`, to the encoder.
-    pub(super) fn next_buffer(&mut self, thread: &mut Thread, pointer: u64) {
+    /// Sends the records of a thread's trace buffer, up to `pointer`, to the encoder, and makes the
+    /// thread's next buffer the one in use. Waits until the encoder has read that; in a ring, drops
+    /// the old records in it instead. Leaves the thread's own trace pointer to the caller. Notes
+    /// harm if `pointer` is outside the buffer, and switches nevertheless.
+    pub(super) fn switch_to_next_buffer(&mut self, thread: &mut Thread, pointer: u64) {
         let code = self.engine.translator();
         let sent = self.tracer.move_to_next_buffer(code, &mut thread.buffers, pointer, now().0);
         self.note_bad_pointer(sent);
@@ -70,13 +73,15 @@ impl Process {
         }
     }
 
-    /// Lets the encoder encode the ring of a thread that ended, if it has one, and forget it.
-    pub(super) fn send_ring(&mut self, tid: Tid) {
+    /// Requests the packets of a thread that ended. In a ring, first sends the records that are
+    /// kept of it, and forgets them.
+    pub(super) fn send_kept(&mut self, tid: Tid) {
         self.tracer.send_kept(self.engine.translator(), tid);
     }
 
-    /// Lets the encoder encode the ring so far of a thread that goes on, if it has one.
-    pub(super) fn send_ring_so_far(&mut self, tid: Tid) {
+    /// Requests the packets so far of a thread that goes on. In a ring, first sends the records
+    /// that are kept of it so far, and forgets them.
+    pub(super) fn send_kept_so_far(&mut self, tid: Tid) {
         self.tracer.send_kept_so_far(self.engine.translator(), tid);
     }
 
@@ -105,7 +110,8 @@ impl Process {
     }
 
     /// Starts to keep only the end of the further history, if the recording has reached its size
-    /// limit.
+    /// limit and is no ring yet. First waits until all records that were sent are encoded; writes
+    /// and flushes them.
     fn become_ring_if_full(&mut self) -> Result<(), Error> {
         let is_full = self.limit_bytes.is_some_and(|limit| self.recorder.written_bytes() >= limit);
         if !is_full || self.tracer.is_ring() {

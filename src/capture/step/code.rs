@@ -22,7 +22,7 @@ pub(super) struct Change {
 }
 
 impl DecodedCode {
-    /// Forgets all instructions, since the mappings of code changed.
+    /// Forgets all instructions and known pages, since the mappings of code changed.
     pub(super) fn clear(&mut self) {
         self.stable.clear();
         self.pages.clear();
@@ -34,7 +34,7 @@ impl DecodedCode {
     }
 
     /// Returns the instruction at `ip`, in memory that can change (`None` if it is invalid), and
-    /// the changes of its pages since the last call.
+    /// the changes of its pages since the last call for them: the whole page at the first one.
     pub(super) fn changing(&mut self, ip: Addr, memory: &Memory) -> (Option<Insn>, Vec<Change>) {
         let insn = read_insn(ip, memory);
         let len = u64::from(insn.map_or(1, |insn| insn.len));

@@ -35,7 +35,7 @@ const CHECK_PERIOD: Duration = Duration::from_millis(2);
 impl Thread {
     /// Handles the debugger's choice of a signal for the thread (0: none): sets it as the one to
     /// deliver in place of the one that stopped the thread. If the thread stopped for none, sends
-    /// the signal to it.
+    /// the signal to it. If there is no signal, forgets the siginfo that the debugger set.
     fn choose_signal(&mut self, signal: Signo) -> Result<(), Error> {
         if signal == 0 {
             self.pending.next_siginfo = None;
@@ -235,7 +235,9 @@ impl Engine {
         ready.try_for_each(|t| gone_is_fine(t.watched.set(t.tracee, &debugger.slots)))
     }
 
-    /// Waits for the next stop of any thread. Returns `None` if `interrupted` returns true first.
+    /// Waits for the next stop of any thread. Returns `None` if `interrupted` returns true first;
+    /// does not call it while a thread is being stepped, as a step ends soon. Otherwise writes out
+    /// pending data first.
     fn wait_or_interrupted(
         &mut self,
         interrupted: &dyn Fn() -> bool,
@@ -423,7 +425,7 @@ impl Debugged for Engine {
     }
 }
 
-/// Returns true if a thread runs, and does not wait for its child.
+/// Returns true if a thread runs or is in a group stop, and does not wait for its child.
 fn is_not_stopped(thread: &Thread) -> bool {
     let waits = thread.waits_for_child && thread.activity == Activity::InCall;
     matches!(thread.activity, Activity::Stepping | Activity::InCall | Activity::GroupStopped)

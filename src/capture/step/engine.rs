@@ -42,7 +42,9 @@ pub(super) fn stay_on_this_cpu() -> Result<(), tracee::Error> {
     }
 }
 
-/// Launches a program, and records it by single-stepping until it ends or the recorder leaves it.
+/// Launches a program, and records it and its recorded children by single-stepping, until all have
+/// ended or the recorder leaves them. After an error, the program goes on natively, and this
+/// function returns at its end.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     stay_on_this_cpu()?;
     let (prepared, pid) = Prepared::launch(request, BACKEND)?;
@@ -101,7 +103,9 @@ impl Engine {
         }
     }
 
-    /// Starts the recording of a launched program, which is still in its execve(2).
+    /// Starts the recording of a launched program, which is still in its execve(2), and marks it as
+    /// the store's latest. After an error, the caller must detach
+    /// ([`Self::detach_after_failure`]).
     pub(super) fn start(&mut self, prepared: Prepared) -> Result<(), Error> {
         let tid = Tid(self.program.0);
         // If anything fails from here on, the program is detached.
@@ -322,7 +326,8 @@ impl Engine {
     }
 
     /// Writes the final state once all threads of a process are at their exit stops, and resumes
-    /// them, unless a debugger is to look at them first. Does nothing before.
+    /// them. Does neither for the program while it has a debugger, which looks at it first. Does
+    /// nothing before.
     pub(super) fn end_if_all_at_exit(&mut self, pid: Pid) -> Result<(), Error> {
         self.forget_first_thread(pid)?;
         let of_process = |thread: &&mut Thread| thread.pid == pid;
@@ -345,7 +350,7 @@ impl Engine {
     }
 
     /// Forgets a process that has ended (with `exit`) or was detached from (`None`), with its
-    /// threads, and completes its recording.
+    /// threads, and completes its recording. Detaches from its children that were not reported.
     pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
         self.threads.retain(|_, thread| thread.pid != pid);
         if pid == self.program {

@@ -148,7 +148,8 @@ impl Engine {
         self.with_thread(tid, handle_event_stop).map(|()| false)
     }
 
-    /// Handles an execve(2), after which `tid` is the only thread of its process.
+    /// Handles the stop in an execve(2), after which `tid` is the only thread of its process, and
+    /// resumes the thread. Ends the recording of a process that runs a 32-bit program.
     fn handle_execve(&mut self, tid: Tid) -> Result<(), Error> {
         let old =
             Tracee(tid).event_message().map_or(tid, |old| Tid(i32::try_from(old).unwrap_or(tid.0)));
@@ -181,7 +182,7 @@ impl Engine {
     }
 
     /// Ends the recording of a process that does something unsupported, as the clause `why` states,
-    /// and detaches from it.
+    /// detaches from it, and adds a note for the user.
     fn end_unrecordable(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
         let path = executable(pid).map(|p| p.display().to_string()).unwrap_or_default();
         self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));

@@ -61,7 +61,8 @@ impl Process {
         self.refresh_mappings(tid)
     }
 
-    /// Reads the mappings again after a possible change, and records changes.
+    /// Reads the mappings again after a possible change, and records changes. Looks in new code for
+    /// the functions of the filter; fails if there are too many ranges.
     pub(super) fn refresh_mappings(&mut self, tid: Tid) -> Result<(), Error> {
         if self.mappings.refresh(&mut self.space, &mut self.recorder, &self.memory, tid)?.code {
             self.code.clear();
@@ -138,8 +139,8 @@ impl Process {
         Ok(self.recorder.append_trace(thread.tid(), &thread.path.drain())?)
     }
 
-    /// Ends the path of a thread, and writes all of it. `final_pc` is the address where it ended,
-    /// if known.
+    /// Ends the path of a thread, writes all of it, and records the thread's end. `final_pc` is the
+    /// address where it ended, if known.
     pub(super) fn end_path(
         &mut self,
         thread: &mut Thread,

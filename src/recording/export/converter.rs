@@ -274,7 +274,8 @@ impl<'a> Converter<'a> {
 
     /// Stores a file's image in `symfs`, unless it is there, and returns its name there; without an
     /// image returns `path`. If several files have one path, the names of the later ones include
-    /// their IDs. Notes a missing or damaged image in `lost`.
+    /// their IDs. If the image is missing or damaged, notes that in `lost`, and returns the name of
+    /// a file that is not there.
     fn store_file(
         &mut self,
         path: &str,

@@ -25,9 +25,9 @@ pub struct ExportedPerf {
 }
 
 /// Writes a recording as perf.data to `out`, and its code to the directory `out` with the suffix
-/// `.symfs`. Neither may exist; with `replace`, a previous export is removed first. A failed export
-/// leaves no file `out`, but may leave the directory. Missing images are no failure
-/// ([`ExportedPerf::lost`]).
+/// `.symfs`. Neither may exist; with `replace`, first removes the file `out`, whatever it contains,
+/// and the directory if an export made it. A failed export leaves no file `out`, but may leave the
+/// directory. Missing images are no failure ([`ExportedPerf::lost`]).
 pub fn export_perf(reader: &Reader, out: &Path, replace: bool) -> Result<ExportedPerf, Error> {
     let mut name = out.as_os_str().to_owned();
     name.push(".symfs");
@@ -49,8 +49,9 @@ pub fn export_perf(reader: &Reader, out: &Path, replace: bool) -> Result<Exporte
     exported
 }
 
-/// Removes the file and the directory of a previous export, but nothing else: a directory without
-/// [`MARK`] stays, and anything but a file at `out` is an error.
+/// Removes the file and the directory of a previous export: any regular file `out`, without a look
+/// at its contents, and `root` if it has the [`MARK`]. Another directory stays, and anything but a
+/// regular file at `out` is an error.
 fn remove(out: &Path, root: &Path) -> Result<(), Error> {
     if let Ok(metadata) = fs::symlink_metadata(out) {
         if !metadata.is_file() {

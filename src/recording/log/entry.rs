@@ -146,7 +146,7 @@ impl LogEvent {
     }
 
     /// Returns the memory that the event wrote, without changes of the mappings; empty if it wrote
-    /// none.
+    /// none. That of [`Self::Accesses`] includes the foreign memory that the instruction only read.
     pub fn writes(&self) -> &[Write] {
         match self {
             Self::Memory(write) => std::slice::from_ref(write),

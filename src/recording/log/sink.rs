@@ -64,7 +64,7 @@ impl LogSink {
     }
 
     /// Writes out all entries. Returns the size of the file in bytes, or the first error of all
-    /// writes, once.
+    /// writes, once: later calls succeed, but write nothing ([`Self::has_failed`]).
     pub(super) fn flush(&mut self) -> Result<u64, Error> {
         self.write();
         self.error.take().map_or(Ok(self.file.size_bytes()), Err)

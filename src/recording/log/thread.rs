@@ -95,7 +95,7 @@ impl LogThread {
     }
 
     /// Waits until everything is written. Returns the size of the file in bytes, or the first error
-    /// of all writes, once.
+    /// of all writes, once: later calls succeed, but nothing is written any more.
     pub(super) fn flush(&mut self) -> Result<u64, Error> {
         let (reply, size) = sync_channel(1);
         self.send(LogOrder::Flush(reply));

@@ -147,7 +147,8 @@ impl LogFile {
         }
     }
 
-    /// Writes out all entries, and waits for that. Returns the first error of all writes, once.
+    /// Writes out all entries, and waits for that. Returns the first error of all writes, once:
+    /// later calls succeed, but nothing is written any more.
     pub(in crate::recording) fn flush(&mut self) -> Result<(), Error> {
         self.hand_over();
         self.size_bytes = match &mut self.sink {

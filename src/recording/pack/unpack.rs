@@ -20,8 +20,9 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// The first bytes of a file by gzip (RFC 1952).
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Unpacks a recording into `dir`, which must not exist, and opens it. Leaves nothing if it fails.
-/// Calls `progress` with the number of bytes done and that of all, and fails if it returns false.
+/// Unpacks a recording into `dir`, which must not exist, but whose parent must. Checks all of its
+/// files, and opens it. Leaves nothing if it fails. Calls `progress` with the number of bytes done
+/// and that of all, and fails if it returns false.
 pub fn unpack(
     file: &Path,
     dir: &Path,

@@ -266,8 +266,9 @@ impl HistoryBuilder<'_> {
         }
     }
 
-    /// Returns the code of a mapping of the vdso: from the copy that perf kept (with a symfs, else
-    /// from the exported one), else from the core file; else unknown code.
+    /// Returns the code of a mapping of the vdso: from the user's copy or the one that perf kept
+    /// ([`Binaries::vdso`]), else, with a symfs, from the exported one, else from the core file. If
+    /// there is none, the code is unknown.
     fn vdso_code(&mut self, map: &PerfMap, section: Section) -> Result<MappedCode, Error> {
         let section = Section { name: "[vdso]".into(), ..section };
         let bytes = match self.binaries.vdso(map)? {

@@ -58,7 +58,8 @@ fn open(path: &Path) -> Result<Bytes, Error> {
 /// Opens a perf.data file, or the directory that `perf record --kcore` makes, and the files of the
 /// program. Imports one process: the one in `options`, else that of the core file, else the only
 /// one that was traced. Fails if the trace is in several files (`perf record --threads`), is empty
-/// or includes the kernel, or if a file is not the one that ran.
+/// or includes the kernel, if a file is not the one that ran, or if the core file is of another
+/// process.
 pub fn open_perf(path: &Path, options: &PerfOptions) -> Result<Imported, Error> {
     let path = &if path.is_dir() { path.join("data") } else { path.to_owned() };
     // With `--threads`, perf writes the trace to `data.0`, `data.1` and so on, which are not read.

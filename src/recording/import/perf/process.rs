@@ -173,7 +173,8 @@ fn listed(names: &BTreeMap<Pid, String>, is_listed: impl Fn(&Pid) -> bool) -> St
     }
 }
 
-/// Returns the threads of the process in the records, its first thread first.
+/// Returns the threads of the process in the records. Its first thread comes first, even if no
+/// record names it.
 fn threads_of(data: &PerfData, pid: Pid) -> Vec<Tid> {
     let (mut threads, mut known) = (Vec::new(), HashSet::new());
     note_thread(&mut threads, &mut known, Tid(pid.0));
@@ -200,7 +201,8 @@ fn threads_of(data: &PerfData, pid: Pid) -> Vec<Tid> {
 }
 
 /// Returns the owners of the process's memory, each with the index in `order` from which on it
-/// owned the memory: before the process was forked, its parent, and so on.
+/// owned the memory: before the process was forked, its parent, and so on. The oldest owner is the
+/// first, from index 0 on.
 fn lineage(data: &PerfData, order: &[usize], pid: Pid) -> Vec<(usize, Pid)> {
     let mut lineage = Vec::new();
     let mut now = pid;
