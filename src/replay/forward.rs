@@ -182,7 +182,12 @@ impl Replay {
             match self.advance(watching)? {
                 Advanced::End => return Ok(MoveEnd::NoMoreHistory),
                 Advanced::Watch(number) => return Ok(MoveEnd::Watch(number)),
-                Advanced::Executed | Advanced::Happened(_) => {}
+                Advanced::Happened(_) => {
+                    if let Some(event) = self.event_passed(goals) {
+                        return Ok(MoveEnd::Event(event));
+                    }
+                }
+                Advanced::Executed => {}
             }
         }
         Ok(MoveEnd::Target)

@@ -1,0 +1,7 @@
+# only: exact
+# flags: -static -pthread
+catch syscall nanosleep
+continue
+stepi
+reverse-continue
+continue
