@@ -44,9 +44,9 @@ pub(super) struct Opened {
 
 impl Process {
     /// Returns the ranges of memory that may have changed since a call, which returned `result`,
-    /// wrote to a mapped file. `file_size_before` is from [`Self::file_size_before`]. Returns all
-    /// shared mappings of files after truncate(2), and none after a failed call, or one that writes
-    /// to no mapped file.
+    /// wrote to a mapped file. `file_size_before` is from [`Self::file_size_before`]. After
+    /// truncate(2), returns all shared mappings of files, and of the private ones what is beyond the
+    /// new end. Returns none after a failed call, or one that writes to no mapped file.
     pub(super) fn mapped_file_writes(
         &self,
         call: &Call,
@@ -65,8 +65,20 @@ impl Process {
         let is_written = |mapping: &&Mapping| mapping.inode != 0;
         let mappings = self.engine.space.mappings().filter(is_written);
         if call.number == TRUNCATE {
-            // The file is not looked up: the call is rare.
-            return mappings.filter(|m| m.protection.shared).map(|m| m.range).collect();
+            // Its path is not looked up: the call is rare. A file that it cut has this size now.
+            let size = call.args[1];
+            let is_cut = |m: &Mapping| {
+                fs::metadata(&m.name).is_ok_and(|file| file.ino() == m.inode && file.len() == size)
+            };
+            let shown = |m: &Mapping| {
+                let part = WrittenPart { inode: m.inode, from: size, to: u64::MAX };
+                if m.protection.shared {
+                    Some(m.range)
+                } else {
+                    part.shown_in(m).filter(|_| is_cut(m))
+                }
+            };
+            return mappings.filter_map(shown).collect();
         }
         let Some(part) = self.written_part(call, result, file_size_before) else {
             return Vec::new();

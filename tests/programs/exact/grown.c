@@ -72,6 +72,22 @@ static void ends(void) {
     show("mapped again", q, 3);
 }
 
+// The file is cut by its name, not by a descriptor.
+static void cut_by_name(void) {
+    char name[] = "/tmp/grown-XXXXXX", page[PAGE];
+    int fd = mkstemp(name);
+    memset(page, 'n', PAGE);
+    if (write(fd, page, PAGE) != PAGE)
+        exit(1);
+    char *read_only = map(fd, 1, PROT_READ, MAP_PRIVATE), *own = map(fd, 1, RW, MAP_PRIVATE);
+    show("before truncate", read_only, 1);
+    own[1] = 'o';
+    truncate(name, 50);
+    show("cut", read_only, 1);
+    show("and changed before", own, 1);
+    unlink(name);
+}
+
 static int growing;
 
 static void grow(int signal) {
@@ -189,6 +205,7 @@ static void others(void) {
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     ends();
+    cut_by_name();
     faults();
     moves();
     holes();
