@@ -320,13 +320,12 @@ impl HistoryBuilder<'_> {
     }
 
     /// Checks that code without write permission is the same in the core file as in its file,
-    /// unless the user accepts any binary. Checks at most [`COMPARED_LIMIT_BYTES`] in all.
+    /// unless the user accepts any binary, or the code is an earlier program's, whose memory the
+    /// core file does not have. Checks at most [`COMPARED_LIMIT_BYTES`] in all.
     fn compare_with_core(&mut self, section: &Section) -> Result<(), Error> {
         let options = self.sources.options;
-        let Some(core) = self.sources.core.filter(|_| !options.any_binary && !section.writable)
-        else {
-            return Ok(());
-        };
+        let is_compared = self.has_core && !options.any_binary && !section.writable;
+        let Some(core) = self.sources.core.filter(|_| is_compared) else { return Ok(()) };
         let (mut ran, mut found) = ([0; 4096], [0; 4096]);
         let mut at = section.range.start;
         // There are no bytes beyond the file's end.
