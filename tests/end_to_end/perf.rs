@@ -393,4 +393,25 @@ fn an_export_is_written_over_nothing() {
     let refused = again(&["--force"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(symfs.is_dir() && !text(&refused.stderr).contains("panicked"));
+    assert!(out.is_file(), "the earlier export is lost");
+}
+
+/// The core file has the memory of the second program, which is at the addresses of the first.
+#[test]
+fn a_program_that_executes_another_goes_there_and_back() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let [first, second] =
+        ["executes.c", "recursion.c"].map(|name| scene.compile(name, &["-static"]));
+    let command = [&first, &second].map(|path| path.to_str().unwrap());
+    let recorded = scene.record_with(&["--backend", "soft", "--full"], &command);
+    let (out, symfs) = export(&scene, &recorded, "perf.data");
+    let symfs = format!("--symfs={}", symfs.display());
+    let core = format!("--core={}", recorded.dir.join("core").display());
+    imported(&scene, "back", &[out.to_str().unwrap(), &symfs, &core]);
+    let listed =
+        [&recorded.dir, &scene.path("back")].map(|dir| by_us(dir, threads(dir).into_iter()));
+    assert_same(&listed[0], &listed[1], "two programs");
 }

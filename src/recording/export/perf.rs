@@ -50,16 +50,20 @@ pub fn export_perf(reader: &Reader, out: &Path, replace: bool) -> Result<Exporte
 }
 
 /// Removes the file and the directory of a previous export: any regular file `out`, without a look
-/// at its contents, and `root` if it has the [`MARK`]. Another directory stays, and anything but a
-/// regular file at `out` is an error.
+/// at its contents, and `root`, which must have the [`MARK`]. Fails, and removes nothing, if
+/// anything else is there.
 fn remove(out: &Path, root: &Path) -> Result<(), Error> {
+    let is_exports = root.join(MARK).is_file();
+    if !is_exports && fs::symlink_metadata(root).is_ok() {
+        return Err(Error::new(root, ErrorKind::ExportExists));
+    }
     if let Ok(metadata) = fs::symlink_metadata(out) {
         if !metadata.is_file() {
             return Err(Error::new(out, ErrorKind::ExportExists));
         }
         fs::remove_file(out).at(out)?;
     }
-    if root.join(MARK).is_file() {
+    if is_exports {
         fs::remove_dir_all(root).at(root)?;
     }
     Ok(())
