@@ -103,7 +103,11 @@ impl Reader {
             let path = dir.join(sub);
             must_be_directory(&path).at(&path)?;
         }
-        let text = read_limited(&path, TEXT_LIMIT_BYTES).at(&path)?;
+        let text = match read_limited(&path, TEXT_LIMIT_BYTES) {
+            // The recorder has just completed it.
+            Err(_) if manifest_of(dir)?.is_some_and(|now| now != path) => return Self::open(dir),
+            text => text.at(&path)?,
+        };
         check_version(&path, &text)?;
         let mut manifest: Manifest = serde_json::from_slice(&text)
             .map_err(|error| Error::new(&path, ErrorKind::Manifest(error)))?;
