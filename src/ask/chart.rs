@@ -305,7 +305,8 @@ fn close_slices(open: &mut Vec<OpenSlice>, level: usize, to: u64, thread: &mut C
 }
 
 impl ChartThread {
-    /// Adds a column in which the thread executes, after those that were added before.
+    /// Adds the positions `from..to` of a column in which the thread executes; joins them to the
+    /// last range if they touch. Columns must be added in order.
     fn add_busy(&mut self, from: u64, to: u64) {
         match self.busy.last_mut() {
             Some(last) if last.1 >= from => last.1 = to,

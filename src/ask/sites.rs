@@ -27,6 +27,7 @@ impl Asked {
             sites.starts.extend(of_thread.starts);
             sites.returns.extend(of_thread.returns);
         };
+        // The ignored result says if some are missing, which the caller knows by `interrupted`.
         self.for_each_thread(
             |tid, is_to_end| self.sites_of(tid, wanted, is_to_end),
             add,
@@ -35,7 +36,7 @@ impl Asked {
         sites
     }
 
-    /// Walks the path of a thread, or only a part of it if `is_to_end` is set.
+    /// Walks the path of a thread; stops early, at the next item, once `is_to_end` is set.
     fn sites_of(&self, tid: Tid, wanted: &WantedFunctions, is_to_end: &AtomicBool) -> Sites {
         let functions = self.functions();
         let mut tracker: Tracker<bool> = Tracker::default();
@@ -50,6 +51,7 @@ impl Asked {
                     Some(is_wanted)
                 }
                 Change::Ended(open, returned) => {
+                    // The call returned to this item: changes come before the item.
                     if open.data && returned.is_some() {
                         sites.returns.extend(item.ip());
                     }

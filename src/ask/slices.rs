@@ -79,7 +79,8 @@ impl Asked {
         Ok(true)
     }
 
-    /// Returns the time after the last instruction of a thread, which executed so many; 0 if none.
+    /// Returns the time after instruction `instructions - 1` of a thread, its last; 0 if it
+    /// executed none.
     fn end_time(&self, tid: Tid, instructions: u64) -> u64 {
         let last = instructions.checked_sub(1);
         last.and_then(|last| self.timeline.global_of(tid, last)).map_or(0, |last| last + 1)

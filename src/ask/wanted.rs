@@ -43,7 +43,8 @@ impl Asked {
         Ok(WantedFunctions { starts, own: in_program_file.then(|| self.own_code()) })
     }
 
-    /// Returns the ranges of the program's own executable code, over the whole run.
+    /// Returns the ranges in which the file of the recorded program is mapped as executable code,
+    /// over the whole run; not those of other programs that it executes.
     fn own_code(&self) -> Vec<AddrRange> {
         let program = &self.timeline.reader().manifest().program;
         let epochs = self.timeline.images().epochs().iter();

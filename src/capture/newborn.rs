@@ -83,6 +83,7 @@ pub(super) enum NewbornEvent {
 
 impl Newborn {
     /// Returns the child `pid` of `parent`, which is stopped at its birth and not reported yet.
+    /// `is_awaited`: the parent waits until the child executes a program or ends (vfork(2)).
     pub(super) fn new(pid: Pid, parent: Pid, is_awaited: bool) -> Result<Self, Error> {
         let memory = Memory::open(pid)?;
         let (is_reported, returns_to_group_stop) = (false, Cell::new(false));

@@ -222,7 +222,7 @@ impl Error {
 
 /// An extension of I/O results that adds the path to an error.
 pub(super) trait At<T> {
-    /// Returns the result, with an error at this path.
+    /// Adds `path` to the error, if this is one.
     fn at(self, path: &Path) -> Result<T, Error>;
 }
 

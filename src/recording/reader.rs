@@ -2,7 +2,9 @@
 //!
 //! A *complete* recording has a manifest with an end, and a list of checksums: a file with changed
 //! bytes is an error when it is read. A *cut* one has only the starting manifest, since its
-//! recorder was killed or still runs: each file ends at its last whole chunk.
+//! recorder was killed or still runs: each file ends at its last whole chunk. Beside an exact
+//! recording, a replay may keep its *path*, itself a recording; its *places* relate its instruction
+//! counts to log entries and ticks ([`PathPlace`]).
 
 use super::backend::BackendName;
 use super::chunk::{broken_file_error, check_summed, parse_frames};
@@ -204,9 +206,8 @@ impl Reader {
         }
     }
 
-    /// Opens the path that a replay made and kept with this exact recording, itself a recording.
-    /// Returns `None` if there is none, or it is not whole or not of this recording; also for a cut
-    /// recording, which may still grow.
+    /// Opens the path that a replay kept with this exact recording. `None` if there is none, if it
+    /// is not whole or not of this recording, or if this one is cut, and so may still grow.
     pub fn kept_path(&self) -> Option<Self> {
         let path = Self::open(&self.path_dir()).ok()?;
         // A path that was made before the recording was complete lacks the end.
@@ -351,9 +352,9 @@ impl Reader {
         Ok(None)
     }
 
-    /// Returns the number of entries of the run before each part of the log, in ascending order: by
-    /// it, [`log_name`] names the part's file. Empty without a log. Does not check that the parts
-    /// follow one another.
+    /// Returns the number of the first entry of each part of the log, in ascending order; the
+    /// number is in the file's name ([`log_name`]). Empty without a log. Does not check that the
+    /// parts follow one another.
     pub(super) fn log_part_starts(&self) -> Result<Vec<u64>, Error> {
         let mut parts: Vec<u64> = if let Some(sums) = &self.sums {
             sums.names().filter_map(first_entry_in_name).collect()

@@ -59,9 +59,9 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts a recording in `dir`, which must be empty or not exist, and writes its starting
-    /// manifest. Creates missing parent directories. A recording of the exact backend has a log and
-    /// no traces.
+    /// Starts a recording in `dir`, and writes its starting manifest. The caller makes sure that
+    /// `dir` is empty or does not exist, which is not checked (`Destination` does that). Creates
+    /// missing parent directories. A recording of the exact backend has a log and no traces.
     pub fn create(dir: &Path, starting: &Manifest) -> Result<Self, Error> {
         let mut builder = DirBuilder::new();
         // A recording contains the program's memory, so only its owner may read it.

@@ -119,14 +119,16 @@ impl LoadingKeyframe {
         Ok(false)
     }
 
-    /// Loads the rest, and returns the process. The thread of the log's next entry is not loaded
-    /// yet.
+    /// Loads the rest, and returns the process, with the thread of the keyframe's `Start` loaded.
+    /// The caller loads that of the log's next entry.
     pub(super) fn finish(mut self, reader: &Reader) -> Result<Epoch, Error> {
         self.go_on(reader, &|| false)?;
         Ok(self.epoch)
     }
 
-    /// Returns the process, of which all must be loaded.
+    /// Returns the process, with the thread of the keyframe's `Start` loaded. The caller makes sure
+    /// that [`Self::go_on`] has loaded all of it, which is not checked, and loads the thread of the
+    /// log's next entry.
     pub(super) fn into_loaded(self) -> Epoch {
         self.epoch
     }

@@ -13,7 +13,8 @@
 //! part of the run before an entry is the entry's *interval*: in it, only the entry's thread
 //! executes. The entry happens when that thread has reached the entry's *site*. For most entries,
 //! that is a *hook*: an instruction whose result does not follow from registers and memory, such as
-//! SYSCALL. The number of ticks and entries before a position is its *moment*.
+//! SYSCALL. The number of ticks and entries before a position is its *moment*. A *glance* is a stop
+//! at which the thread waits in the code cache for its tracer's answer: to go on, or to stop.
 
 mod answers;
 mod checkpoint_timer;

@@ -1,5 +1,9 @@
 //! The function calls around a position of a recording: the *arrivals* of a thread in functions, by
 //! calls, returns and signals, shortly before and shortly after it.
+//!
+//! An *arrival* ([`ArrivalKind`]) is a call, a signal handler, the start of a path or of its rest
+//! after a gap, or a return to a function whose call was not searched; a return to a known caller
+//! is none.
 
 use crate::common::{Addr, Tid};
 use crate::timeline::{Arrival, ArrivalKind, CallTrace, Timeline, Visit};
@@ -28,8 +32,9 @@ const MAX_REACH: u64 = 1 << 24;
 
 /// Returns the last `count` arrivals of a thread in functions before its instruction `index`, and
 /// the first `count` from there on, in the order of the path; fewer if the path or the searched
-/// range has fewer. Searches at most about [`MAX_REACH`] instructions on either side. Leaves out an
-/// arrival after the thread's last instruction, which has no position.
+/// range has fewer. Searches at most about [`MAX_REACH`] instructions on either side, and both
+/// sides again with each larger reach before `index`. Leaves out an arrival after the thread's last
+/// instruction, which has no position.
 pub(super) fn calls_around(
     timeline: &Timeline,
     tid: Tid,

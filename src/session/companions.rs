@@ -76,9 +76,10 @@ fn is_source(path: &Path) -> bool {
     is_source_at(path, path)
 }
 
-/// Returns true if `path` names a source file, as `packed_path` and its extension decide, and the
-/// file at `local` exists with the size of one. `path` is that of the debug information, without
-/// `..`; `local` is the same or where the file is unpacked.
+/// Returns true if `path` is one that is packed (`packed_path`), has the extension of a source
+/// file, or none below /usr/include, and a file of at most `SOURCE_LIMIT_BYTES` is at `local`.
+/// `path` is that of the debug information, without `..`; `local` is the same or where the file is
+/// unpacked.
 pub fn is_source_at(path: &Path, local: &Path) -> bool {
     let extension = path.extension().and_then(OsStr::to_str);
     let is_named = extension.is_some_and(|name| SOURCE_EXTENSIONS.contains(&name));

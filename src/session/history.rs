@@ -209,8 +209,8 @@ pub trait History {
     }
 
     /// Returns the last `count` arrivals of `tid` in functions before `g`, and the first `count`
-    /// from `g` on, in the order of the path. Fewer if the part of the path that is searched, which
-    /// is limited, has fewer.
+    /// from `g` on, in the order of the path; depths are relative to the outermost of these. Fewer
+    /// if the part of the path that is searched, which is limited, has fewer.
     fn calls_around(&self, _tid: Tid, _g: u64, _count: usize) -> Vec<FunctionArrival> {
         Vec::new()
     }

@@ -172,7 +172,8 @@ impl<R: Run> Session<R> {
         Some(stop)
     }
 
-    /// Returns the breakpoints of the program.
+    /// Returns the breakpoints of the program; while they are swapped
+    /// ([`Self::swap_breakpoints_if_beside`]), those of the process beside it.
     pub(super) fn breakpoints(&self) -> &Breakpoints {
         &self.breakpoints
     }

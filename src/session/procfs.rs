@@ -13,8 +13,8 @@ pub(super) fn is_maps_path(path: &Path, pid: Pid) -> bool {
     names.iter().any(|name| path == Path::new(name))
 }
 
-/// Returns the text of `/proc/PID/maps` for these mappings, in their order. The unknown device is
-/// written as 00:00.
+/// Returns the text of `/proc/PID/maps` for these mappings, in their order. Every line has the
+/// device 00:00: that of the recorded run is not known.
 pub(super) fn maps_text(mappings: &[Mapping]) -> String {
     let mut text = String::new();
     for mapping in mappings {

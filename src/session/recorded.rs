@@ -1,5 +1,4 @@
-//! A finished run: a position that moves along a [`History`]. Nothing is executed and nothing can
-//! be changed.
+//! A finished run: a position that moves along a [`History`]. Nothing is executed or changed.
 //!
 //! A resume searches, in the order's direction, for a breakpoint of any thread, or a requested
 //! system call or signal; up to an instruction of the thread for a step, or an end of the history.
@@ -81,7 +80,8 @@ impl<H: History> Recorded<H> {
     }
 
     /// Moves back to the previous instruction of the order's thread, or to a stop on the way there.
-    /// If the thread has none, returns a stop at the beginning without a move.
+    /// If the thread has none, returns a stop at the beginning without a move. After a step with a
+    /// locked order, the other threads count as still where they were ([`LoneStepBack`]).
     fn step_back(&mut self, inputs: &ResumeInputs<'_>) -> Stop {
         let tid = inputs.order.thread;
         let executed = self.history.index_of(tid, self.position);

@@ -105,8 +105,10 @@ type Sink<'a> = &'a mut dyn FnMut(Difference) -> Result<ControlFlow<()>, Error>;
 
 impl Pair<'_> {
     /// Compares the runs, thread by thread, and passes each difference to `sink`, until `sink`
-    /// breaks or `interrupted` returns true. A thread without a partner in the other run is only
-    /// counted, as is a difference in a library, unless `with_libraries`.
+    /// breaks or `interrupted` returns true: then returns what was compared until there, as after a
+    /// whole comparison; the caller knows which it was. The partner of a thread is that of the same
+    /// rank in the order of beginnings. A thread without one is only counted, as is a difference in
+    /// a library, unless `with_libraries`.
     pub fn compare(
         &mut self,
         sink: Sink<'_>,

@@ -45,8 +45,8 @@ pub(super) struct Opened {
 impl Process {
     /// Returns the ranges of memory that may have changed since a call, which returned `result`,
     /// wrote to a mapped file. `file_size_before` is from [`Self::file_size_before`]. After
-    /// truncate(2), returns all shared mappings of files, and of the private ones what is beyond the
-    /// new end. Returns none after a failed call, or one that writes to no mapped file.
+    /// truncate(2), returns all shared mappings of files, and of the private ones what is beyond
+    /// the new end. Returns none after a failed call, or one that writes to no mapped file.
     pub(super) fn mapped_file_writes(
         &self,
         call: &Call,
@@ -62,6 +62,7 @@ impl Process {
             let range = AddrRange::sized(Addr(call.args[0]), call.args[1]);
             return if call.args[2] == MAKES_HOLE { vec![range] } else { Vec::new() };
         }
+        // True for a mapping of a file: only those show what was written.
         let is_written = |mapping: &&Mapping| mapping.inode != 0;
         let mappings = self.engine.space.mappings().filter(is_written);
         if call.number == TRUNCATE {
@@ -200,8 +201,9 @@ impl Process {
         };
         let (from, size) = match call.number {
             FTRUNCATE => (Some(second), u64::MAX),
-            // Without modes, or with `KEEPS_SIZE` alone, nothing but the size changes. Modes other
-            // than these move the bytes after the range.
+            // Without modes, there are zeros from the old end on; the size is an upper bound. With
+            // `KEEPS_SIZE` alone, no byte changes. Modes other than these move the bytes after the
+            // range.
             FALLOCATE if second & !KEEPS_SIZE == 0 => (Some(third.max(file_size_before)), fourth),
             FALLOCATE if second & !(KEEPS_SIZE | MAKES_ZEROS) == 0 => (Some(third), fourth),
             WRITE | WRITEV => written_at_position(),

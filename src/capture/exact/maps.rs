@@ -46,8 +46,9 @@ pub(super) fn changes_mappings(number: u64) -> bool {
 }
 
 impl Process {
-    /// Returns the changes of mappings that a completed call made, with their contents, and none
-    /// for calls that change none. Reads those mappings again, and drops translated code from them.
+    /// Returns the changes of mappings that a call made, or may have made before it failed, with
+    /// their contents, as they are now: call it for failed calls, too. Returns none for calls that
+    /// change none. Reads those mappings again, and drops translated code from them.
     pub(super) fn map_changes(
         &mut self,
         thread: &Thread,
@@ -153,8 +154,7 @@ impl Process {
     }
 
     /// Returns the changes by which a private mapping may have lost contents in a range: discards
-    /// the pages that are not the process's own now. Where these cannot be found, stores the
-    /// content.
+    /// the pages that are not the process's own now. If these are unknown, stores the content.
     fn possible_discards(
         &self,
         mapping: &Mapping,

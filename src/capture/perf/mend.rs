@@ -97,7 +97,8 @@ fn full(ip: Addr) -> IpPayload {
     IpPayload { compression: IpCompression::Full, value: ip.0 }
 }
 
-/// Returns the packet with the IP `ip` in full. Other packets than TIPs become FUPs.
+/// Returns a TIP, TIP.PGE or TIP.PGD with the IP `ip` in full; any other packet becomes a FUP with
+/// it.
 fn with_full_ip(packet: Packet, ip: Addr) -> Packet {
     match packet {
         Packet::Tip(_) => Packet::Tip(full(ip)),

@@ -74,8 +74,9 @@ impl Process {
     }
 }
 
-/// Moves a stopped thread out of the system call that it is in, if any: before one that the kernel
-/// would restart, otherwise after it. Returns an error if the thread runs 32-bit code.
+/// Sets the registers of a stopped thread as if it were outside of the system call that it is in,
+/// if any: before one that the kernel would restart, otherwise after it. Does not resume it.
+/// Returns an error if the thread runs 32-bit code.
 fn move_outside_call(tracee: Tracee, pid: Pid) -> Result<(), Error> {
     let registers = tracee.registers()?;
     if registers.cs != USER_CS_64 {

@@ -5,7 +5,8 @@
 //! - After fork(2), a followed child becomes the program, and is recorded from there on.
 //! - After vfork(2), the child shares its parent's memory, and the parent waits in the kernel. The
 //!   child runs natively until its execve(2), and is recorded from there on. If the debugger has
-//!   left the parent before (`followed_child` is set), the recorder leaves it then.
+//!   left the parent before, it follows the child alone: that is `followed_child`. The parent is
+//!   still the program, and the recorder leaves it once the wait is over.
 //!
 //! A parent in vfork(2) first stops in its call (`waits_for_child`), to report the birth. Resumed
 //! from there, it waits in the kernel ([`Activity::WaitingForChild`]), where nothing can stop it.
@@ -86,6 +87,8 @@ impl Engine {
                 thread.pending.report_on_resume = Some(birth);
                 thread.stop_with(Report::Stepped);
             } else {
+                // The return of a caught call is reported after the wait, if the call waits. Else
+                // it is reported next, or without one, the end of a step.
                 let stepped = steps.then_some(Report::Stepped);
                 let done = if waits { None } else { returned.or(stepped) };
                 (thread.report_after_wait, thread.pending.report_on_resume) =

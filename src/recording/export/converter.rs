@@ -206,9 +206,9 @@ impl<'a> Converter<'a> {
     }
 
     /// Adds a mapping, and stores its file in `symfs`. For executable memory of the core file, adds
-    /// its code as well ([`Self::add_core_code`]); where no code was mapped since the last exec(2),
-    /// adds the code alone. Skips a file whose path is unknown, and memory without a file that is
-    /// not executable, which perf does not need.
+    /// its code as well ([`Self::add_core_code`]); adds the code alone if the range overlaps no
+    /// code that was mapped since the last exec(2). Skips a file whose path is unknown, and memory
+    /// without a file that is not executable, which perf does not need.
     fn add_mapping(
         &mut self,
         record: &Record,

@@ -25,9 +25,10 @@ pub struct ExportedPerf {
 }
 
 /// Writes a recording as perf.data to `out`, and its code to the directory `out` with the suffix
-/// `.symfs`. Neither may exist; with `replace`, first removes the file `out`, whatever it contains,
-/// and the directory if an export made it. A failed export leaves no file `out`, but may leave the
-/// directory. Missing images are no failure ([`ExportedPerf::lost`]).
+/// `.symfs`. Neither may exist; with `replace`, first removes the regular file `out`, whatever it
+/// contains, and the directory if an export made it; anything else there is an error. A failed
+/// export leaves no file `out`, but may leave the directory. Missing images are no failure
+/// ([`ExportedPerf::lost`]).
 pub fn export_perf(reader: &Reader, out: &Path, replace: bool) -> Result<ExportedPerf, Error> {
     let mut name = out.as_os_str().to_owned();
     name.push(".symfs");

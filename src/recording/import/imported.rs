@@ -117,9 +117,10 @@ pub struct Totals {
 }
 
 impl Imported {
-    /// Writes a complete recording of this trace to `dir`, which must be empty or not exist.
-    /// Returns its directory. Releases the memory of the imported traces as it goes. If it fails, a
-    /// cut recording may be left.
+    /// Writes a complete recording of this trace to `dir`, and returns `dir`. The caller makes sure
+    /// that `dir` is empty or does not exist, which is not checked (`Destination` does that).
+    /// Releases the memory of the imported traces as it goes. If it fails, a cut recording may be
+    /// left.
     pub fn write(&self, dir: &Path) -> Result<PathBuf, Error> {
         let starting = self.manifest(None);
         let mut writer = Writer::create(dir, &starting)?;

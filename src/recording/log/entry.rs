@@ -67,7 +67,8 @@ pub enum LogEvent {
         /// The memory that the instruction wrote.
         writes: Vec<Write>,
     },
-    /// The thread received a signal.
+    /// The thread received a signal. In a keyframe: the thread's last siginfo; there is no handler,
+    /// the place is zeros, and nothing is written.
     Signal {
         /// The thread's place at the signal.
         place: PlaceInTick,
@@ -132,9 +133,9 @@ pub enum LogEvent {
         /// The memory that the instruction wrote, and the foreign memory that it read.
         writes: Vec<Write>,
     },
-    /// Only in a keyframe at the end of the run: private mappings whose first contents are zeros
-    /// have their bytes from the final state (the core file). [`LogEvent::Memory`] before this has
-    /// the bytes that the final state lacks.
+    /// Only in a keyframe at the end of the run, after its [`LogEvent::Memory`]. Private mappings
+    /// that begin as zeros take their remaining bytes from the final state, the core file; the
+    /// `Memory` before has those that the core file lacks.
     FinalMemory,
 }
 

@@ -117,7 +117,7 @@ impl Log {
         self.files.first
     }
 
-    /// Returns a cursor at the first entry.
+    /// Returns a cursor at the first entry that the log has, number [`Self::first`].
     pub fn cursor(&self) -> Cursor {
         Cursor {
             log: self.clone(),

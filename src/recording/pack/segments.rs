@@ -56,8 +56,8 @@ pub(super) fn are_whole(segments: &[Segment], size_bytes: u64) -> bool {
     }
 }
 
-/// Returns the number of bytes in all segments; `None` unless they are in order, apart from each
-/// other, and inside a file of `size_bytes`.
+/// Returns the number of bytes in all segments; `None` unless each has bytes, and they are in
+/// order, do not overlap, and are inside a file of `size_bytes`.
 pub(super) fn stored_bytes(segments: &[Segment], size_bytes: u64) -> Option<u64> {
     let (mut end, mut stored) = (0, 0);
     for segment in segments {

@@ -78,8 +78,8 @@ fn open_checked(file: &Path, dir: &Path, members: &[Member]) -> Result<Reader, E
     })
 }
 
-/// Returns true if a complete recording lists this file in its manifest or its checksums. Always
-/// true for a cut recording.
+/// Returns true if a complete recording lists this file in its manifest or its checksums, or if it
+/// is the list of checksums itself. Always true for a cut recording.
 fn is_listed(reader: &Reader, traces: &[String], name: &str) -> bool {
     let trace = name.strip_prefix(TRACE_DIR).and_then(|rest| rest.strip_prefix('/'));
     let is_trace = trace.is_some_and(|trace| traces.iter().any(|known| known == trace));

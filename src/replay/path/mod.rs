@@ -4,6 +4,12 @@
 //! become packets of the thread's trace. Then the entry is applied, and becomes packets and events
 //! of the sideband.
 //!
+//! A thread's trace is on between [`InlineTracer::return_from_kernel`] and
+//! [`InlineTracer::enter_kernel`], which do nothing if it is on or off already. Runs, and entries
+//! that execute an instruction, switch it on; changed code, steps of the CPU and other entries
+//! switch it off. An entry that happens anywhere, for instance while its thread is in a system call
+//! ([`Site::Anywhere`]), has no site: nothing runs before it.
+//!
 //! Times are not those of a clock: each is the replay's moment ([`Replay::moment`]) plus the number
 //! of times returned so far. They order all threads exactly, and no two are the same.
 
@@ -174,8 +180,8 @@ impl PathWriter {
         }
     }
 
-    /// Returns a limit for a run of at most `ticks` ticks: a number of records if these cannot have
-    /// more ticks, otherwise the slower bound of ticks.
+    /// Returns a limit for a run of at most `ticks` ticks: the number of records that certainly
+    /// have no more; if that is 0, the bound of ticks, which is slower.
     fn limit_within(&self, ticks: u64) -> RerunLimit {
         match self.replay.epoch.engine.translator().records_within(ticks) {
             0 => RerunLimit::Bound(Bound::Ticks(ticks)),
@@ -207,7 +213,8 @@ impl PathWriter {
         self.tracer.return_from_kernel(tid, ip, now);
         let epoch = &mut self.replay.epoch;
         let Rerun { records, partial, end } = epoch.engine.rerun(&mut epoch.thread, limit)?;
-        // The instructions of the last block, if the run ended within it.
+        // The instructions of the last block, if the run ended within it. The address after them,
+        // the other half of the pair, is the thread's IP.
         let steps = partial.as_ref().map(|(steps, _)| steps.as_slice());
         let ip = self.replay.ip()?.0;
         let code = self.replay.epoch.engine.translator();

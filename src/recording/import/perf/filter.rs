@@ -1,4 +1,4 @@
-//! perf's address filters (`perf record --filter`) in the form of the file:
+//! perf's address filters (`perf record --filter`) as perf.data stores them:
 //! `filter 0x1000/0x200@/file`, separated by commas. Offsets are file offsets.
 
 use super::process::Process;

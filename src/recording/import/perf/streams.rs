@@ -151,8 +151,10 @@ fn push(stretches: &mut [Stretch], range: Range<usize>) {
     }
 }
 
-/// Returns the stretches of successive snapshots of a ring, without the bytes that a snapshot
-/// shares with the one before.
+/// Returns the stretches of successive snapshots of a ring, which are in the order of `pieces`. A
+/// snapshot that begins with bytes at the end of the one before continues its stretch, without
+/// these bytes and without the padding before; any other begins a stretch. The bytes must be equal
+/// and contain a whole PSB; stream offsets do not count.
 fn stretches_of_snapshots(file: &[u8], pieces: &[AuxTrace]) -> Vec<Stretch> {
     let mut stretches: Vec<Stretch> = Vec::new();
     let mut before: Option<Range<usize>> = None;
