@@ -79,6 +79,8 @@ fn recording_remedy(kind: &ErrorKind) -> Option<&'static str> {
         ErrorKind::Empty => "make one with `contraflow record PROGRAM`",
         ErrorKind::NoStore => "name a directory with -o, or set CONTRAFLOW_HOME",
         ErrorKind::Exists => "--force replaces it",
+        ErrorKind::Beginning => "give another directory",
+        ErrorKind::Occupied => "give a new or an empty directory",
         ErrorKind::ExportExists => "--force replaces an export",
         ErrorKind::Version { .. } => "record again, or use the contraflow that made it",
         ErrorKind::PerfDirectory => "record without --threads",

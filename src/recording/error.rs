@@ -47,10 +47,10 @@ pub enum ErrorKind {
     #[error("holds a recording already")]
     Exists,
     /// Another command has chosen the destination, and its recording has not begun yet.
-    #[error("another recording begins there; give another directory")]
+    #[error("another recording begins there")]
     Beginning,
     /// The destination contains other files.
-    #[error("not empty, and not a recording; give a new or an empty directory")]
+    #[error("not empty, and not a recording")]
     Occupied,
     /// The manifest cannot be parsed.
     #[error("the manifest cannot be read: {0}")]
