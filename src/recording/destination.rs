@@ -6,9 +6,9 @@
 //! A recording begins with its starting manifest. Until then, the directory is locked if the user
 //! named it, so that of two commands with the same directory, the second one fails.
 
+use super::directory_lock::DirectoryLock;
 use super::error::{At, Error, ErrorKind};
 use super::format::{LOG, MANIFEST, STARTING};
-use super::path_lock::PathLock;
 use super::regular::create_private;
 use super::store::Store;
 use nix::errno::Errno;
@@ -36,7 +36,7 @@ pub struct Destination {
     /// The path to which the recording that is being replaced was renamed; `None` if there is none.
     replaced: Option<PathBuf>,
     /// The lock on the directory; `None` if its name is new, as in the store.
-    _lock: Option<PathLock>,
+    _lock: Option<DirectoryLock>,
 }
 
 impl Destination {
@@ -88,7 +88,7 @@ impl Destination {
 
     /// Creates the directory if it is new, and returns the lock on it. Removes the files of a
     /// recorder that was killed before its recording began. Fails if another command was faster.
-    fn claim(&self) -> Result<PathLock, Error> {
+    fn claim(&self) -> Result<DirectoryLock, Error> {
         if self.is_new {
             let mut builder = DirBuilder::new();
             // A recording contains the program's memory, so only its owner may read it.
@@ -97,7 +97,7 @@ impl Destination {
             builder.recursive(false).create(&self.dir).at(&self.dir)?;
         }
         let beginning = || Error::new(&self.dir, ErrorKind::Beginning);
-        let lock = PathLock::take(&self.dir).ok_or_else(beginning)?;
+        let lock = DirectoryLock::take(&self.dir).ok_or_else(beginning)?;
         // The recording of another command may have begun before this one had the lock.
         if !is_unused(&self.dir) {
             return Err(Error::new(&self.dir, ErrorKind::Exists));

@@ -18,6 +18,7 @@ mod chunk;
 mod code_cache;
 mod debug_files;
 mod destination;
+mod directory_lock;
 mod error;
 pub mod export;
 mod format;
@@ -32,7 +33,6 @@ mod manifest;
 mod manifest_file;
 mod mapped;
 pub mod pack;
-mod path_lock;
 mod path_places;
 mod reader;
 mod regular;
@@ -46,6 +46,7 @@ pub use backend::BackendName;
 pub use code_cache::CodeCache;
 pub use debug_files::debug_file;
 pub use destination::Destination;
+pub use directory_lock::DirectoryLock;
 pub use error::{Error, ErrorKind};
 pub use format::{
     COMPLETED_SAVES_VERSION, DEBUG_DIR, FORMAT_VERSION, RECORDER, SOURCE_DIR, SOURCE_LIST, TraceId,
@@ -57,7 +58,6 @@ pub use manifest::{
     TscClock, argument_text,
 };
 pub use mapped::Mapped;
-pub use path_lock::PathLock;
 pub use path_places::PathPlace;
 pub use reader::{Reader, Releaser, StoredCore, Trace};
 pub use regular::{Links, create_private, open_regular};

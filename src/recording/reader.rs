@@ -8,6 +8,7 @@
 
 use super::backend::BackendName;
 use super::chunk::{broken_file_error, check_summed, parse_frames};
+use super::directory_lock::DirectoryLock;
 use super::error::{At, Error, ErrorKind};
 use super::format::{
     CHECKSUMS, CORE, FORMAT_VERSION, IMAGE_DIR, MANIFEST, OLDEST_VERSION, PATH_DIR, PLACES,
@@ -17,7 +18,6 @@ use super::format::{
 use super::log::{BrokenPart, Log};
 use super::manifest::{LogTotals, Manifest};
 use super::mapped::Mapped;
-use super::path_lock::PathLock;
 use super::path_places::PathPlace;
 use super::regular::{Links, must_be_directory, open_regular, read_limited};
 use super::sums::{Sum, Sums, data_ranges_of};
@@ -243,8 +243,8 @@ impl Reader {
 
     /// Takes the lock for making the path of this exact recording. Does not wait: returns `None`
     /// while another process or thread has it.
-    pub fn lock_path(&self) -> Option<PathLock> {
-        PathLock::take(&self.dir)
+    pub fn lock_path(&self) -> Option<DirectoryLock> {
+        DirectoryLock::take(&self.dir)
     }
 
     fn path_dir(&self) -> PathBuf {

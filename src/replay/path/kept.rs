@@ -3,7 +3,7 @@
 
 use super::super::error::Error;
 use super::write_path;
-use crate::recording::{PathLock, Reader};
+use crate::recording::{DirectoryLock, Reader};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub fn path_of(
 fn wait_for_lock(
     reader: &Reader,
     goes_on: &mut dyn FnMut(u64, u64) -> bool,
-) -> Result<PathLock, Error> {
+) -> Result<DirectoryLock, Error> {
     loop {
         if let Some(lock) = reader.lock_path() {
             return Ok(lock);
